@@ -44,6 +44,7 @@ class _Objects(NamedTuple):
     y: Floats
     offsets: Codes
     codes: Codes
+    home: Codes
 
 
 class _Balls(NamedTuple):
@@ -57,6 +58,31 @@ class _Balls(NamedTuple):
 class _Groups(NamedTuple):
     of: Ints
     box: Floats
+    worker: Codes
+
+
+class _Counts(NamedTuple):
+    entries: Ints
+    objects: Ints
+    copies: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """What was looked at for some objects.
+
+    Attributes:
+        entries: int64[n, 4], of each subscription, in each index of :data:`INDEXES`.
+        objects: int64[m], for each object, in the index ``cells``.
+        copies: int64[workers], the objects with another home for which a worker looks at an entry in the index
+            ``cells``: those that it has to get as copies.
+        changed: how often an answer changed.
+    """
+
+    entries: Ints
+    objects: Ints
+    copies: Ints
+    changed: int
 
 
 @kernel
@@ -74,10 +100,14 @@ def _arrive(
     corner: Floats,
     cell: Floats,
     last: Ints,
-    looked: Ints,
+    got: Ints,
+    counts: _Counts,
 ) -> int:
-    """Have objects come, one after the other; adds to ``looked`` int64[n, 4], and returns how often a list changed."""
-    changed = 0
+    """Have objects come, one after the other; adds to the counts, and returns how often an answer changed.
+
+    ``last`` int64[n] and ``got`` int64[workers] are -1: the last object that came to each.
+    """
+    changed, looked = 0, counts.entries
     for o in range(len(objects.x)):
         x, y = objects.x[o], objects.y[o]
         west = corner[0] + np.floor((x - corner[0]) / cell[0]) * cell[0]
@@ -96,6 +126,11 @@ def _arrive(
                 dy = _apart(south, south + cell[1], balls.y[s])
                 if dx * dx + dy * dy <= radius * radius:
                     looked[s, 2] += 1
+                    counts.objects[o] += 1
+                    worker = groups.worker[s]
+                    if got[worker] != o and objects.home[o] != worker:
+                        got[worker] = o
+                        counts.copies[worker] += 1
                 if dx <= radius and dy <= radius:
                     looked[s, 3] += 1
                 if last[s] == o:
@@ -172,17 +207,26 @@ class Monitored:
                          np.minimum(high[0], east), np.minimum(high[1], north)], axis=1)  # fmt: skip
         return Subscriptions(x, y, ball, self.words)
 
-    def arrive(self, objects: ObjectBatch, group: Ints | None = None, ended: Ints | None = None) -> tuple[Ints, int]:
+    def arrive(
+        self,
+        objects: ObjectBatch,
+        *,
+        home: Codes | None = None,
+        worker: Codes | None = None,
+        group: Ints | None = None,
+        ended: Ints | None = None,
+    ) -> Looked:
         """Have objects come.
 
         Args:
             objects: with the vocabulary of the subscriptions' words.
+            home: int32[m], the worker that gets each object anyway; None: none does.
+            worker: int32[n], the worker of each subscription; None: there is one.
             group: int64[n], the subset of each subscription; None: all are one.
             ended: rows of subscriptions that have been deleted.
-
-        Returns:
-            int64[n, 4], how many entries of each were looked at in each index; and how often an answer changed.
         """
+        home = np.full(len(objects), -1, np.int32) if home is None else home
+        worker = np.zeros(len(self), np.int32) if worker is None else worker
         group = np.zeros(len(self), np.int64) if group is None else group
         ball, boxes = self.subscriptions().ball, np.empty((int(group.max()) + 1, 4))
         boxes[:, :2], boxes[:, 2:] = np.inf, -np.inf
@@ -190,14 +234,20 @@ class Monitored:
             outermost.at(boxes[:, side], group, ball[:, side])
         offsets, postings = self._postings(np.empty(0, np.int64) if ended is None else ended)
         west, south, east, north = self.space.bounds
-        looked = np.zeros((len(self), len(INDEXES)), np.int64)
+        workers = int(worker.max(initial=0)) + 1
+        counts = _Counts(*(np.zeros(n, np.int64) for n in ((len(self), len(INDEXES)), len(objects), workers)))
         changed = _arrive(
-            _Objects(objects.x, objects.y, objects.terms.offsets, objects.terms.codes),
-            *(offsets, postings, _Balls(self.x, self.y, self.k, self.nearest, self.size), _Groups(group, boxes)),
+            _Objects(objects.x, objects.y, objects.terms.offsets, objects.terms.codes, home),
+            *(
+                offsets,
+                postings,
+                _Balls(self.x, self.y, self.k, self.nearest, self.size),
+                _Groups(group, boxes, worker),
+            ),
             *(np.array([west, south]), np.array([east - west, north - south]) / SIDE),
-            *(np.full(len(self), -1, np.int64), looked),
+            *(np.full(len(self), -1, np.int64), np.full(workers, -1, np.int64), counts),
         )
-        return looked, int(changed)
+        return Looked(counts.entries, counts.objects, counts.copies, int(changed))
 
     def _postings(self, ended: Ints) -> tuple[Ints, Ints]:
         owner = np.repeat(np.arange(len(self)), np.diff(self.words.offsets))
@@ -211,12 +261,13 @@ def thinned(objects: ObjectBatch, lengths: Sequence[int], seed: int) -> ObjectBa
     """Objects with the first words of others.
 
     Args:
-        objects: with at least as many words each.
-        lengths: how many words they have, evenly.
+        objects: the others.
+        lengths: how many words they have, evenly, if there are as many.
         seed: of the choice.
     """
     terms = objects.terms
     size = np.random.default_rng((9, seed)).choice(np.asarray(lengths), len(objects))
+    size = np.minimum(size, np.diff(terms.offsets))
     owner = np.repeat(np.arange(len(objects)), np.diff(terms.offsets))
     kept = np.arange(len(owner)) - terms.offsets[owner] < size[owner]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)]).astype(np.int32)

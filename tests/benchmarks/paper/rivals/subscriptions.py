@@ -44,8 +44,8 @@ def costs(subscriptions: Subscriptions, box: Floats, sample: ObjectSample) -> Fl
     """The sum of P(R, λ) over the words of each subscription; without a rectangle Eqn 1."""
     words = subscriptions.words
     owner = np.repeat(np.arange(len(subscriptions)), np.diff(words.offsets))
-    each: Floats = np.bincount(owner, sample.probabilities(box)[words.codes], len(subscriptions))
-    return each
+    total = np.bincount(owner, sample.probabilities(box)[words.codes], len(subscriptions))
+    return total.astype(np.float64)
 
 
 # ---------------------------------------------------------------------------------------------------------------- words
