@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spatialstream.balance.settings import FORMS, BalanceSettings
+from spatialstream.balance.settings import FORMS, NEAREST, SETTLE, BalanceSettings
 from spatialstream.index.kinds import AUTO, CHOICES, DEFAULT, KINDS, STRATEGIES
 from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
@@ -201,11 +201,13 @@ class Index:
     Attributes:
         kind: its kind, or :data:`~spatialstream.index.kinds.AUTO`.
         leaves: of the first index.
+        nearest: where CKQs are, one of :data:`~spatialstream.balance.settings.NEAREST`.
         balance: λ, ε, the most leaves, and the form of ĥ.
     """
 
     kind: str
     leaves: int
+    nearest: str
     balance: BalanceSettings
 
     @classmethod
@@ -223,7 +225,8 @@ class Index:
             path = name if name.startswith(fields.path) else fields.at(name)
             raise SettingError(path, error.problem) from None
         kind = fields.one_of("kind", CHOICES, DEFAULT)
-        return cls(kind, fields.whole("leaves", 64, 1), balance)
+        nearest = fields.one_of("nearest", NEAREST, SETTLE)
+        return cls(kind, fields.whole("leaves", 64, 1), nearest, balance)
 
     @property
     def rebuilt(self) -> str | None:

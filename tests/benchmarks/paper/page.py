@@ -105,8 +105,8 @@ at full size, and CPU times, by which figures 14 and 15 are judged, are short. W
 _COLUMNS = ("slots", "objects", "candidates", "results")
 
 
-PASTRI = Path(__file__).with_name("pastri.md")
-"""What is said of the figures of another paper, which :mod:`.pastri` measures; written by hand."""
+DKM, PASTRI = (Path(__file__).with_name(name) for name in ("dkm.md", "pastri.md"))
+"""What is said of the figures of other papers, which :mod:`.dkm` and :mod:`.pastri` measure; written by hand."""
 
 
 def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
@@ -130,7 +130,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
             continue
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
         parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
-    return "\n".join(parts) + PASTRI.read_text()
+    return "\n".join(parts) + DKM.read_text() + PASTRI.read_text()
 
 
 TABLES = {"text": text.section}

@@ -218,7 +218,7 @@ class Worker:
             before=previous,
             since=None if since is None else since.round,
             checkpoint=self.writing is None and self._due(),
-            settling=settings.slots > 1,
+            settling=settings.settling,
             radii=self._radii,
         )
         pending, stage = _pending(before, turn)
