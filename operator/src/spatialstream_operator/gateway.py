@@ -52,12 +52,12 @@ class Gateway:
     async def find(self, stream: str, query: str) -> dict[str, Any] | None:
         """A registered query (``query``) and its result rows so far (``so_far``); None if it is not registered."""
         try:
-            found = await self._ask("GET", _path(stream, query))
+            answer = await self._ask("GET", _path(stream, query))
         except Refusal as refusal:
             if refusal.status != 404:
                 raise
             return None
-        return found
+        return answer
 
     async def clock(self, stream: str) -> int | None:
         """The stream's clock, in ms; None if it has not started."""

@@ -372,14 +372,14 @@ class ActorEngine:
     def _errand(
         self, do: Task[T], items: Sequence[T], actors: Sequence[RegisteredActor], generation: int
     ) -> dict[Any, list[str]]:
-        kept, left = self._kept(items, actors)
+        own_items, unassigned = self._kept(items, actors)
         command = Command.of(do, (), generation)
         lines_by_item, calls = dict[Any, list[str]](), dict[Future[Any], tuple[RegisteredActor, Any]]()
-        free = deque(sorted(actors, key=lambda actor: actor.name not in kept))
-        while left or kept or calls:
-            while free and (left or free[0].name in kept):
+        free = deque(sorted(actors, key=lambda actor: actor.name not in own_items))
+        while unassigned or own_items or calls:
+            while free and (unassigned or free[0].name in own_items):
                 actor = free.popleft()
-                batch = tuple(kept.pop(actor.name)) if actor.name in kept else left.popleft()
+                batch = tuple(own_items.pop(actor.name)) if actor.name in own_items else unassigned.popleft()
                 calls[self._asked(actor, "map", next(command.over([batch])))] = actor, batch
             for call in self._some_done({call: actor for call, (actor, _) in calls.items()}, generation):
                 actor, batch = calls.pop(call)
@@ -397,14 +397,14 @@ class ActorEngine:
         """
         names = [item[0] if isinstance(item, tuple) else item for item in items]
         known = {actor.name for actor in actors} if len(set(names)) == len(names) else set()
-        kept, left = dict[str, list[T]](), deque[tuple[T, ...]]()
+        own_items, unassigned = dict[str, list[T]](), deque[tuple[T, ...]]()
         for name, item in zip(names, items, strict=True):
             before = self._had.get(name, "")
-            if before in known and len(kept.get(before, ())) * len(actors) < len(items):
-                kept.setdefault(before, []).append(item)
+            if before in known and len(own_items.get(before, ())) * len(actors) < len(items):
+                own_items.setdefault(before, []).append(item)
             else:
-                left.append((item,))
-        return kept, left
+                unassigned.append((item,))
+        return own_items, unassigned
 
     def _done(
         self, calls: Mapping[Future[Any], RegisteredActor], generation: int, working: Sequence[RegisteredActor] = ()

@@ -76,7 +76,7 @@ def add_parser(commands: Any) -> None:
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    told = known.complete(options)
+    from_stream = known.complete(options)
     files = [] if options.objects is None else shared.input_files(options, [options.objects])
     if options.dry_run and files:
         return dry_run.show(options, files)
@@ -92,9 +92,9 @@ def _load(options: argparse.Namespace) -> int:
         raise SettingError("rate", "--now requires a rate of objects a second")
     connection = live.connection(options)
     rule = shared.term_rule(options)
-    fields = rule.fields if told else rule.fields or None
-    asked = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=fields))
-    of_objects = replace(asked, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
+    fields = rule.fields if from_stream else rule.fields or None
+    settings = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=fields))
+    of_objects = replace(settings, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
     watermarks = not options.no_watermarks
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
@@ -106,7 +106,7 @@ def _load(options: argparse.Namespace) -> int:
         objects, refused["objects"] = read_objects(files, of_objects, options.columns, unit, layout)
     if options.queries is not None:
         options.queries = _with_areas(options, options.queries)
-        queries, refused["queries"] = read_queries(options.queries, asked, unit)
+        queries, refused["queries"] = read_queries(options.queries, settings, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
     unknown = refused["objects"].unknown if files else {}
     if unread := unknown_text(unknown):
@@ -170,12 +170,14 @@ def _tell_refused(options: argparse.Namespace, refused: Mapping[str, Refused], u
     if nothing:
         reasons = [told for kind in nothing for told in told_reasons(refused[kind].reasons)]
         raise AllRejected("\n  ".join([f"{all_rejected(nothing)}, and nothing is sent", *reasons]))
-    for kind, each in refused.items():
-        if each.count:
-            total = each.count + usable[kind]
-            much = 10 * each.count > total
-            reasons = told_reasons(each.reasons) if much else []
-            live.say(options, "\n  ".join([f"{each.count:,} of {total:,} {kind} are rejected, and not sent", *reasons]))
+    for kind, refusals in refused.items():
+        if refusals.count:
+            total = refusals.count + usable[kind]
+            much = 10 * refusals.count > total
+            reasons = told_reasons(refusals.reasons) if much else []
+            live.say(
+                options, "\n  ".join([f"{refusals.count:,} of {total:,} {kind} are rejected, and not sent", *reasons])
+            )
 
 
 def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBatch) -> int | None:

@@ -155,13 +155,13 @@ class _Requests(_ReadAtScrape[Requests]):
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Implement :class:`Collector`."""
         text = "Requests to the object store of the state."
-        made = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
+        counter = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
         text = "Bytes of files transferred by requests to the object store."
         size = CounterMetricFamily("spatialstream_storage_bytes", text, labels=["method"])
         for method, (count, carried) in zip(REQUESTS, self._read().tolist(), strict=True):
-            made.add_metric([method], count)
+            counter.add_metric([method], count)
             size.add_metric([method], carried)
-        yield made
+        yield counter
         yield size
 
 
@@ -202,15 +202,15 @@ class _SnapshotQueries(_ReadAtScrape[Counts]):
     def collect(self) -> Iterator[Metric]:
         """Implement :class:`Collector`."""
         text = "Snapshot queries answered between rounds."
-        asked = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
+        counter = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
         text = "Time of an actor for its part of a query's answer."
         times = HistogramMetricFamily("spatialstream_snapshot_query_seconds", text, labels=["type"])
         for kind, counts in zip(ASKED, self._read().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
-                asked.add_metric([kind, outcome], count)
+                counter.add_metric([kind, outcome], count)
             upto = accumulate(counts[len(OUTCOMES) : -1])
             times.add_metric([kind], list(zip(map(floatToGoString, LIMITS), upto, strict=True)), counts[-1])
-        yield asked
+        yield counter
         yield times
 
 

@@ -50,15 +50,15 @@ def add_parser(commands: Any) -> None:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    connection, made = live.connection(options), None
+    connection, created = live.connection(options), None
     if options.checkpoint is not None:
         check_checkpoint(options.checkpoint, options.stream)
-        made = _made(options.checkpoint)
+        created = _made(options.checkpoint)
     with ExitStack() as held:
         store = held.enter_context(live.store(options))
         _hold(store, held)
-        _check_incarnation(store, options, made)
-        parts = (partial(_remove_topics, connection, store, made), partial(_forget, store), _empty_checkpoint)
+        _check_incarnation(store, options, created)
+        parts = (partial(_remove_topics, connection, store, created), partial(_forget, store), _empty_checkpoint)
         failed = [error for part in parts if (error := _tried(part, options)) is not None]
     if failed:
         for error in failed[:-1]:
@@ -75,13 +75,13 @@ def _made(storage: Storage) -> Made | None:
     from spatialstream.stages.state import get_json
     from spatialstream.stream.made import Made, read_made
 
-    known = None
+    record = None
     with contextlib.suppress(StateError):  # damaged: no topic is known to belong to the stream
-        known = read_made(storage)
+        record = read_made(storage)
     with contextlib.suppress(StateError, LookupError, TypeError):  # missing or damaged: nothing more is known
         marker = get_json(storage, STREAM.marker)
-        return Made(marker["stream"], str(marker.get("incarnation", "")), {} if known is None else known.topics)
-    return known
+        return Made(marker["stream"], str(marker.get("incarnation", "")), {} if record is None else record.topics)
+    return record
 
 
 def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
@@ -134,21 +134,21 @@ def _remove_topics(
     topics = connection.topics(options.stream)
     between = {topics.blocks, topics.epochs}
     known = {} if made is None else made.topics
-    wanted = {name: each for name, each in known.items() if options.topics == "all" or name in between}
+    candidates = {name: each for name, each in known.items() if options.topics == "all" or name in between}
     used = dict.fromkeys(options.spare, "another stream uses it")
     trouble: Unavailable | None = None
     try:
-        used |= _used_by_others(connection, store) if wanted else {}
+        used |= _used_by_others(connection, store) if candidates else {}
     except Unavailable as error:  # whether other streams use the external topics is unknown then
         trouble = error
-        used |= dict.fromkeys(wanted.keys() - between, f"cannot check whether another stream uses it: {error}")
-    going = {name: each for name, each in wanted.items() if name not in used}
+        used |= dict.fromkeys(candidates.keys() - between, f"cannot check whether another stream uses it: {error}")
+    going = {name: each for name, each in candidates.items() if name not in used}
     removed = topics.remove(connection, going) if going else []
     live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
-    for name in sorted({*wanted, *(topics.names.values() if options.topics == "all" else between)} - {*removed}):
+    for name in sorted({*candidates, *(topics.names.values() if options.topics == "all" else between)} - {*removed}):
         why = used.get(name, "it does not exist, or this stream did not create it")
         live.say(options, f"the topic {name} is kept: {why}")
-    if trouble is not None and wanted.keys() - between:
+    if trouble is not None and candidates.keys() - between:
         raise trouble
 
 

@@ -58,13 +58,13 @@ def check_queries(
             right.
     """
     checked: list[dict[str, Any]] = []
-    known: set[str] = set()
+    ids: set[str] = set()
     for place, given in records:
         record, query = checked_query(place, given, space, rule)
         if isinstance(query, Query):
-            if query.id in known:
+            if query.id in ids:
                 raise SettingError(place, f"another query has the same id {query.id!r}")
-            known.add(query.id)
+            ids.add(query.id)
         checked.append(record)
     return checked
 

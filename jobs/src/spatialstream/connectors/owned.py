@@ -131,16 +131,16 @@ class Owned:
         """
         if not folder.is_dir():
             return
-        kept = {path.absolute() for path in keep}
+        protected = {path.absolute() for path in keep}
         for path in sorted(folder.iterdir(), key=lambda path: path.name == self.marker):
             if path.name == _LOST or path.suffix == ".lock":
                 continue
             if not path.is_dir():
-                if path.absolute() not in kept:
+                if path.absolute() not in protected:
                     path.unlink()
-            elif any(path.absolute() in each.parents for each in kept):
+            elif any(path.absolute() in each.parents for each in protected):
                 for each in path.iterdir():
-                    if each.absolute() not in kept:
+                    if each.absolute() not in protected:
                         each.unlink()
             else:
                 shutil.rmtree(path)

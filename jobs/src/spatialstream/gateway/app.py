@@ -417,15 +417,15 @@ class Gateway:
             await stream.check_unit("at_least", text)
         with ExitStack() as held:
             room = held.enter_context(self.room(request))
-            asked = await self._body(request, room)
-            if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
-                raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} in a request")
-            if isinstance(asked, list):
-                self._rates.take(request.scope["state"]["client"], len(asked) - 1)
+            body = await self._body(request, room)
+            if isinstance(body, list) and not 1 <= len(body) <= MOST:
+                raise Problem("invalid", f"{len(body)} queries; give 1 to {MOST} in a request")
+            if isinstance(body, list):
+                self._rates.take(request.scope["state"]["client"], len(body) - 1)
             if form == GEOJSON:
-                _check_geojson(asked)
-            many = isinstance(asked, list)
-            places = [(f"#/{i}", each) for i, each in enumerate(asked)] if many else [("#", asked)]
+                _check_geojson(body)
+            is_batch = isinstance(body, list)
+            places = [(f"#/{i}", each) for i, each in enumerate(body)] if is_batch else [("#", body)]
             geographic, found = await stream.ask(await areas.resolved(stream, places, room), at_least, timeout, room)
             lines = Lines(found, room)
             del found
@@ -434,7 +434,7 @@ class Gateway:
                     raise Problem("not-acceptable", "the stream's space is planar, and GeoJSON requires wgs84")
                 lines.hold_text()
                 return Pieces(as_collection(lines), form, held.pop_all())
-            pieces, size = as_json(lines, many=many)
+            pieces, size = as_json(lines, many=is_batch)
             return Pieces(pieces, form, held.pop_all(), size)
 
     def room(self, request: Request) -> Room:

@@ -91,16 +91,18 @@ def laid_out(request: Request, form: str) -> LaidOut | None:
     Raises:
         Problem: a parameter is invalid, or of another media type.
     """
-    given = {name: request.query_params[name] for name in PARAMETERS if name in request.query_params}
-    of_text = [name for name in ("separator", "header", "quotes") if name in given and form == GEOJSON]
-    if other := [*of_text, *(given if form not in FORMS else ())]:
+    parameters = {name: request.query_params[name] for name in PARAMETERS if name in request.query_params}
+    of_text = [name for name in ("separator", "header", "quotes") if name in parameters and form == GEOJSON]
+    if other := [*of_text, *(parameters if form not in FORMS else ())]:
         told = f"is a parameter of {CSV if of_text else ' and '.join(FORMS)}, and the body is {form}"
         raise Problem("invalid", f"{other[0]}: {told}", [{"parameter": other[0], "detail": told}])
     if form not in FORMS:
         return None
     try:
-        columns = parse_columns(given.get("columns", ""))
-        layout = parse_layout({name: given[name] for name in _LAYOUT if name in given}, int(time.time() * 1000))
+        columns = parse_columns(parameters.get("columns", ""))
+        layout = parse_layout(
+            {name: parameters[name] for name in _LAYOUT if name in parameters}, int(time.time() * 1000)
+        )
         layout.check(columns)
     except SettingError as error:
         raise Problem("invalid", str(error), [{"parameter": error.setting, "detail": error.problem}]) from None

@@ -574,16 +574,16 @@ def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]
     paths: dict[str, dict[str, Any]] = {}
     for method, path, right in endpoints:
         plain = path.replace(":path}", "}")
-        known = _OPERATIONS[f"{method} {plain}"]
+        declared = _OPERATIONS[f"{method} {plain}"]
         names = [part[1:-1] for part in plain.split("/") if part.startswith("{")]
         within = [_parameter("path", name, f"the {name}'s name", required=True) for name in names]
-        operation = known | {
+        operation = declared | {
             "operationId": f"{method.lower()}{plain.replace('/', '_').replace('{', '').replace('}', '')}"
         }
         refused = {"description": "a problem; with Retry-After if a later request may succeed", "content": _REFUSED}
         operation |= {
-            "parameters": within + known.get("parameters", []),
-            "responses": known["responses"] | {"4XX": refused, "5XX": refused},
+            "parameters": within + declared.get("parameters", []),
+            "responses": declared["responses"] | {"4XX": refused, "5XX": refused},
         }
         if right is not None:
             operation |= {

@@ -114,7 +114,7 @@ class _Queue:
         Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
         would delay the client that receives it.
         """
-        batch, left, of = list[_Request](), MOST, Counter[str]()
+        batch, room, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))
         if turns and busy(turns[0]):
             turns = deque([turns[0]])
@@ -124,7 +124,7 @@ class _Queue:
             client = turns.popleft()
             waiting = self._waiting[client]
             size = len(waiting[0].places)
-            if size > left or of[client] + size > _OF_ONE:
+            if size > room or of[client] + size > _OF_ONE:
                 continue
             request = waiting.popleft()
             if waiting:
@@ -133,7 +133,7 @@ class _Queue:
                 del self._waiting[client]
             if not request.answer.done():  # the client is still there
                 batch.append(request)
-                left, of[client] = left - size, of[client] + size
+                room, of[client] = room - size, of[client] + size
         for client in of:  # clients served now come after the others next time
             if client in self._waiting:
                 self._waiting.move_to_end(client)
@@ -483,12 +483,12 @@ class ServedStream:
         machine is slow, is done twice at most by that, as its halves do not take long; one with a dear query about
         as often as its clients can be halved.
         """
-        left = [each for each in requests if not each.answer.done()]
-        clients = list(dict.fromkeys(each.client for each in left))
+        waiting = [each for each in requests if not each.answer.done()]
+        clients = list(dict.fromkeys(each.client for each in waiting))
         if len(clients) > 1:
             half = clients[: len(clients) // 2]
-            self._again.append([each for each in left if each.client in half])
-            self._again.append([each for each in left if each.client not in half])
+            self._again.append([each for each in waiting if each.client in half])
+            self._again.append([each for each in waiting if each.client not in half])
             self._see_to()
 
     @contextmanager

@@ -138,13 +138,13 @@ class Writer:
                 content = lines.removeprefix(_BOM)
                 place = _line if layout is None else partial(layout.place, content)
                 blocks = (_blocks if layout is None else layout.blocks)(content, stream.space, stream.rule)
-                found = _Objects.of(blocks, place)
+                parsed = _Objects.of(blocks, place)
                 if not sure:
-                    _check_times(found, stream)
-                _check_limits(found, stream.limits(), clock, time.time_ns() // 1_000_000, place)
-                if len(found.t):
-                    self._record_writer.objects(content if layout is None else b"\n".join(found.lines))
-                return len(found.t)
+                    _check_times(parsed, stream)
+                _check_limits(parsed, stream.limits(), clock, time.time_ns() // 1_000_000, place)
+                if len(parsed.t):
+                    self._record_writer.objects(content if layout is None else b"\n".join(parsed.lines))
+                return len(parsed.t)
 
             over = held.pop_all().close
         return await self._of_objects.run(work, over=over)

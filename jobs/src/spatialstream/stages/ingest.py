@@ -200,13 +200,13 @@ class Ingest:
     def _begun(self, partition: str, inputs: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
         """As :meth:`intakes`, but puts may still be in progress."""
         kind, _, number = partition.partition("/")
-        for block, each in enumerate(_blocks(inputs)):
-            place = block if isinstance(each, Records) else each.column("offset")[0].as_py()
+        for block, records in enumerate(_blocks(inputs)):
+            place = block if isinstance(records, Records) else records.column("offset")[0].as_py()
             name = f"{self.epoch:09d}-{kind}-{int(number):04d}-{place:04d}-{self.attempt}"
-            if isinstance(each, Records):
-                yield self._of_records(each, partition, name)
+            if isinstance(records, Records):
+                yield self._of_records(records, partition, name)
             else:
-                yield self._of_messages(each, partition, name)
+                yield self._of_messages(records, partition, name)
 
     def _of_records(self, decoded_records: Records, partition: str, name: str) -> Intake:
         """The intake of a block that its source has decoded."""
@@ -382,14 +382,14 @@ class Ingest:
         """A message with its lines that are too long replaced by nothing."""
         ends = np.append(np.flatnonzero(np.frombuffer(value, np.uint8) == ord("\n")), len(value))
         starts = np.append(0, ends[:-1] + 1)
-        kept, last = [], 0
+        pieces, last = [], 0
         for i in np.flatnonzero(ends - starts > self.longest).tolist():
             start, end = int(starts[i]), int(ends[i])
             reason = f"record: {end - start} bytes are too many; the most is {self.longest}"
             letters.add(offset, i + 1, reason, _echo_of(value[start:end]))
-            kept.append(value[last:start])
+            pieces.append(value[last:start])
             last = end
-        return b"".join([*kept, value[last:]])
+        return b"".join([*pieces, value[last:]])
 
 
 def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
@@ -536,12 +536,12 @@ def _blocks(inputs: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBat
     """What a source delivers, in blocks of bounded size that are large enough to be decoded efficiently."""
     held: list[pa.RecordBatch] = []
     size = 0
-    for each in inputs:
-        if isinstance(each, Records):
-            yield each
-        elif each.num_rows:
-            held.append(each)
-            size += each.nbytes
+    for item in inputs:
+        if isinstance(item, Records):
+            yield item
+        elif item.num_rows:
+            held.append(item)
+            size += item.nbytes
             if size >= _BLOCK_BYTES:
                 yield from _pieces(pa.concat_batches(held))
                 held, size = [], 0

@@ -58,12 +58,12 @@ def reach(queries: QueryBatch, retention: int | None, watermark: int | None) -> 
         watermark: the watermark when they came; None: nothing had arrived. A query that comes late finds what is kept
             now, not what was kept at its time.
     """
-    asked: npt.NDArray[np.int64] = queries.t - queries.duration
+    start: npt.NDArray[np.int64] = queries.t - queries.duration
     if retention is None:
-        return asked, np.ones(len(queries), np.bool_)
+        return start, np.ones(len(queries), np.bool_)
     floor = queries.t if watermark is None else np.maximum(queries.t, watermark)
-    since = np.maximum(asked, floor - retention)
-    return since, since == asked
+    since = np.maximum(start, floor - retention)
+    return since, since == start
 
 
 def reach_of(query: Query, retention: int | None, watermark: int) -> tuple[int, bool]:
@@ -199,12 +199,12 @@ def answers(
         rows = first[code == CODE[kind.type]]
         if not len(rows):
             continue
-        asked = head.take(pa.array(rows))
+        selected = head.take(pa.array(rows))
         stage = SNAPSHOT[kind.type]
         if stage.waits:
-            groups = _answered(asked, spools[stage.partial])
+            groups = _answered(selected, spools[stage.partial])
         else:
-            groups = iter([(asked, by_kind.get(stage.partial, ()))])
+            groups = iter([(selected, by_kind.get(stage.partial, ()))])
         for some, parts in groups:
             yield rows_of(kind, some, parts, space, limits)
 

@@ -253,13 +253,13 @@ class Job(ABC):
                         continue
                 if failures > self.patience and not (full or away):
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
-                rest = _rest_after(failures)
+                delay = _rest_after(failures)
                 if full or away:
-                    rest = min(max(rest, _WAIT_FOR_STORAGE[0]), _WAIT_FOR_STORAGE[1])
+                    delay = min(max(delay, _WAIT_FOR_STORAGE[0]), _WAIT_FOR_STORAGE[1])
                 if full:
                     self.write_less()
-                self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
-                self._rest(rest)
+                self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {delay:.0f} s" if delay else ""))
+                self._rest(delay)
             else:
                 if not running:
                     running = True

@@ -470,15 +470,15 @@ class Leadership(_Records):
     def _hear(self, messages: Iterable[Mapping[str, Any]], offset: int) -> None:
         """Process the next messages of the log, up to an offset."""
         start, job = self._leader.offset or 0, self._leader.job
-        for each in messages:
-            self._leader = self._leader.after(each)
-            if each.get("job") != job:
-                self._others = max(self._others, each.get("keep", 0))
-            elif self._leader.counts(each):
-                if "number" in each:
+        for message in messages:
+            self._leader = self._leader.after(message)
+            if message.get("job") != job:
+                self._others = max(self._others, message.get("keep", 0))
+            elif self._leader.counts(message):
+                if "number" in message:
                     self._since = start
-                if "record" in each:
-                    self._note(each)
+                if "record" in message:
+                    self._note(message)
         self._leader = replace(self._leader, offset=offset)
 
     def _note(self, decision: Mapping[str, Any]) -> None:

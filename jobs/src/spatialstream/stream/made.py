@@ -47,13 +47,13 @@ def read_made(storage: Storage) -> Made | None:
     """
     if find(storage, MADE) is None:
         return None
-    known = get_json(storage, MADE)
+    record = get_json(storage, MADE)
     try:
         topics, continued = (
             {str(name): str(each) for name, each in ids.items()}
-            for ids in (known["topics"], known.get("continued", {}))
+            for ids in (record["topics"], record.get("continued", {}))
         )
-        return Made(str(known["stream"]), str(known["incarnation"]), topics, continued)
+        return Made(str(record["stream"]), str(record["incarnation"]), topics, continued)
     except (AttributeError, KeyError, TypeError) as error:
         raise StateError(
             f"{storage.place}/{MADE} is damaged, so the topics that the stream owns are unknown"
@@ -80,15 +80,15 @@ class Notes:
         Raises:
             StateError: one has been deleted and created again.
         """
-        known = self._made.continued if self._storage.list(EPOCHS) else {}
+        continued = self._made.continued if self._storage.list(EPOCHS) else {}
         for name, found in ids.items():
-            if known.get(name, found) != found:
+            if continued.get(name, found) != found:
                 raise StateError(
                     f"{name} was deleted and created again, so the stream cannot continue: its state refers to "
                     "messages of the deleted topic. Build the stream anew under another name, or remove its state"
                 )
-        if {**known, **ids} != self._made.continued:
-            self._made = replace(self._made, continued={**known, **ids})
+        if {**continued, **ids} != self._made.continued:
+            self._made = replace(self._made, continued={**continued, **ids})
             self.save()
 
     def save(self) -> None:
