@@ -120,7 +120,8 @@ def test_history_sent_into_a_live_stream_is_told(
     monkeypatch.setattr(before, "reached", lambda connection, stream: OBJECT["t"])
     assert main([*words, "--json", str(tmp_path / "report")]) == 0
     assert "late      1 objects and 1 queries: the stream's clock was at 2026-11-28T" in capsys.readouterr().out
-    assert json.loads((tmp_path / "report").read_text())["late"] == {"objects": 1, "queries": 1, "upto": OBJECT["t"]}
+    late = json.loads((tmp_path / "report").read_text())["late"]
+    assert late == {"objects": 1, "queries": 1, "watermark": OBJECT["t"]}
 
     def away(connection: Any, stream: str) -> int:
         raise Unavailable("nobody may read")

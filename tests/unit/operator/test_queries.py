@@ -66,7 +66,7 @@ def test_its_rows_so_far_are_in_the_status(scene: QueryScene) -> None:
     scene.gateway.had[sorted(scene.known)[0]] = 3, 2_500
     scene.reconcile()
     assert scene.condition() == ("False", "Refused")
-    assert rows() == (None, None), "the one before stands, and is not looked at"
+    assert rows() == (None, None), "the one before is registered, and is not read"
     scene.world.stream(metadata={"uid": "uid-stream", "deletionTimestamp": "2026-11-21T12:00:00Z"})
     scene.reconcile()
     assert rows() == (None, None)

@@ -199,11 +199,11 @@ def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBa
 
 
 def _late(objects: ObjectBatch, queries: QueryBatch, reached: int | None) -> dict[str, int]:
-    """Count the records that are not later than the stream's clock was before they were sent; ``upto`` is the clock."""
+    """Count the records that are not later than the stream's clock was before they were sent; ``watermark`` is that."""
     if reached is None:
         return {}
     late = {"objects": int((objects.t <= reached).sum()), "queries": int((queries.t <= reached).sum())}
-    return late | {"upto": reached} if any(late.values()) else {}
+    return late | {"watermark": reached} if any(late.values()) else {}
 
 
 def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
@@ -244,7 +244,7 @@ def _print(report: dict[str, Any], now: bool) -> None:
     if any(report["rejected"].values()):
         print("rejected  " + ", ".join(f"{count:,} {kind}" for kind, count in report["rejected"].items() if count))
     if late := report["late"]:
-        at = datetime.fromtimestamp(late["upto"] / 1000, UTC).isoformat(timespec="milliseconds")
+        at = datetime.fromtimestamp(late["watermark"] / 1000, UTC).isoformat(timespec="milliseconds")
         print(f"late      {late['objects']:,} objects and {late['queries']:,} queries: the stream's clock was at {at}.")
         print("          Late records count from their arrival: a late object matches continuous queries registered by")
         print("          then whose lifetime includes the object's time; earlier result rows are not changed")

@@ -229,7 +229,7 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the options of :func:`layout`."""
     add = parser.add_argument
     text = "what separates columns: , ; | or tab (default: found in the header)"
-    add("--separator", metavar="MARK", help=text)
+    add("--separator", metavar="CHAR", help=text)
     add("--no-header", action="store_true", help="the first line names no columns; their names are 1, 2, ...")
     text = 'csv or none: whether " encloses cells (default: csv, but none where tabs separate the columns)'
     add("--quotes", choices=("csv", "none"), metavar="KIND", help=text)
