@@ -31,8 +31,16 @@ from spatialstream.stages.kinds import SNAPSHOT
 from spatialstream.stages.kinds.base import Columns, Objects, stack
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.short_rows import SHORT, items_of, short_row
-from spatialstream.stages.snapshots import BLOCK_BYTES, nbytes, reach_of, rows_of, search
+from spatialstream.stages.snapshots import (
+    BLOCK_BYTES,
+    SHORT,
+    items_of,
+    nbytes,
+    reach_of,
+    rows_of,
+    search,
+    short_row,
+)
 from spatialstream.stages.two_phase import others_of
 from spatialstream.stages.views import RoundId, view_of
 
