@@ -336,7 +336,7 @@ def test_objects_are_taken_as_features(send: Client, stream: Stream) -> None:
             "is a parameter of text/csv, and the body is application/geo",
         ),
         ("columns=colour=red", "text/csv", "columns", "'colour' is not a field of objects"),
-        ("header=no", "text/csv", "header", "'no' is none; give true or false"),
+        ("header=no", "text/csv", "header", "'no' is not a choice; give true or false"),
         ("quotes=double", "text/csv", "quotes", "give csv or none"),
         ("separator=x", "text/csv", "separator", "give ',', ';'"),
         ("time_zone=Mars", "text/csv", "time_zone", "give an IANA name"),

@@ -141,7 +141,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     checkpoint = shared.storage("checkpoint")
     parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=text)
     add = parser.add_argument_group(
-        "the stream (the same for router and worker, and fixed for its whole incarnation)"
+        "the stream (the same for router and worker; cannot change while the stream exists)"
     ).add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     text = "parallel tasks of the router (default 2)"

@@ -149,4 +149,4 @@ def keep_limits(options: argparse.Namespace, store: RoutingStore, settings: Stre
         if read_limits(store) != limits:
             save_limits(store, limits)
     except (StateError, Unavailable) as error:
-        live.say(options, f"gateways are not told which times are taken: {error}")
+        live.say(options, f"gateways cannot know which times the stream accepts: {error}")

@@ -52,7 +52,7 @@ class InputLayout:
             SettingError: one of them is invalid.
         """
         if self.separator is not None and self.separator not in SEPARATORS:
-            raise SettingError("separator", f"{self.separator!r} is none; give ',', ';', '|' or a tab")
+            raise SettingError("separator", f"{self.separator!r} is not a separator; give ',', ';', '|' or a tab")
         if self.time_format is not None and "%" not in self.time_format:
             raise SettingError("time_format", f"{self.time_format!r} has no fields; give one such as '%d/%m/%Y %H:%M'")
         if self.at is not None and (self.time_format is not None or self.time_zone is not None):
@@ -147,7 +147,7 @@ def _choice(given: Mapping[str, str], name: str, choices: Mapping[str, bool]) ->
     if name not in given:
         return None
     if given[name] not in choices:
-        raise SettingError(name, f"{given[name]!r} is none; give {' or '.join(choices)}")
+        raise SettingError(name, f"{given[name]!r} is not a choice; give {' or '.join(choices)}")
     return choices[given[name]]
 
 
