@@ -30,9 +30,9 @@ from spatialstream.client.stream import RegisteredQueries
 from spatialstream.connectors.kafka import Connection
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.body_layouts import CSV
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
-from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.streams import ServedStream

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import dry_run, known, live
+from spatialstream.cli import dry_run, live, stored_settings
 from spatialstream.cli import options as shared
 from spatialstream.cli.areas import areas_of
 from spatialstream.cli.run import unknown_text
@@ -69,14 +69,14 @@ def add_parser(commands: Any) -> None:
     add("--settle", type=float, default=5.0, metavar="S", help=text)
     add("--json", type=Path, metavar="FILE", help="write the report to this file too")
     add("--quiet", action="store_true", help="print only the report and errors")
-    known.add_store(parser)
+    stored_settings.add_store(parser)
     parser.set_defaults(function=_load)
 
 
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    from_stream = known.complete(options)
+    from_stream = stored_settings.complete(options)
     files = [] if options.objects is None else shared.input_files(options, [options.objects])
     if options.dry_run and files:
         return dry_run.show(options, files)
@@ -185,7 +185,7 @@ def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBa
 
     None with ``--now``, or if the stream cannot be read.
     """
-    from spatialstream.client.before import latest_objects, look_exchanged, reached
+    from spatialstream.client.topic_ends import latest_objects, look_exchanged, reached
 
     try:
         given = options.objects is not None and options.space.geographic

@@ -178,7 +178,7 @@ def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
 def term_rule(options: argparse.Namespace) -> TermRule:
     """Build the term rule from the options of :func:`add_terms`, for fields of which there may be ``--columns``.
 
-    If the stream has told its rule (:mod:`~spatialstream.cli.known`), it is that.
+    If the stream has told its rule (:mod:`~spatialstream.cli.stored_settings`), it is that.
     """
     known: TermRule | None = getattr(options, "rule", None)
     if known is not None:

@@ -19,10 +19,10 @@ from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.disk import made, write_whole
 from spatialstream.model.errors import SettingError
 
-__all__ = ["MADE", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
+__all__ = ["CREATED_TOPICS", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
 
-MADE = "topics.json"
-"""The file of a checkpoint with the topics that the stream has created; see :mod:`spatialstream.stream.made`."""
+CREATED_TOPICS = "topics.json"
+"""The file of a checkpoint with the topics that the stream created; see :mod:`spatialstream.stream.created_topics`."""
 
 _LOST = "lost+found"
 """A folder that file systems create where they are mounted; it is ignored."""
@@ -221,6 +221,6 @@ STREAM = Owned(
     ),
     _FOLDERS,
     ("output",),
-    (MADE,),
+    (CREATED_TOPICS,),
 )
 """The checkpoint of a live stream, or of :func:`spatialstream.answer_stream`."""

@@ -32,11 +32,11 @@ from spatialstream.gateway import areas, features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
+from spatialstream.gateway.body_layouts import FORMS, PARAMETERS, body_layout
 from spatialstream.gateway.console import Console, Pages
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON
-from spatialstream.gateway.laid_out import FORMS, PARAMETERS, laid_out
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
@@ -565,7 +565,7 @@ class Gateway:
         """Send objects; 200 after the broker has acknowledged all of them."""
         check_parameters(request, "time_unit", *PARAMETERS)
         form = check_media_type(request, JSON_LINES, "application/x-ndjson", JSON, *FORMS)
-        layout = laid_out(request, form)
+        layout = body_layout(request, form)
         sure = _unit_is_said(request, "times are not converted, so they must be ms")
 
         async def read(taken: Taken) -> bytes:

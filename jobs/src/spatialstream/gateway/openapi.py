@@ -11,11 +11,11 @@ from typing import Any
 
 from spatialstream.client.cursor import PATTERN
 from spatialstream.gateway.access import RIGHTS
+from spatialstream.gateway.body_layouts import CSV
 from spatialstream.gateway.features import CRS84, MOST_ITEMS, SCHEMA
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
-from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
 from spatialstream.model.areas import GeometryState

@@ -24,7 +24,7 @@ from spatialstream.client.checked_queries import checked_query
 from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.areas import resolved
-from spatialstream.gateway.laid_out import LaidOut
+from spatialstream.gateway.body_layouts import BodyLayout
 from spatialstream.gateway.problems import SHOWN, Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
 from spatialstream.gateway.streams import ServedStream
@@ -113,7 +113,7 @@ class Writer:
     # ------------------------------------------------------------------------------------------------------- objects
 
     async def objects(
-        self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False, layout: LaidOut | None = None
+        self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False, layout: BodyLayout | None = None
     ) -> int:
         """Send objects, all or none; return their number.
 

@@ -1,4 +1,4 @@
-"""What a live stream knows of itself, so that commands that send to it need not be told again.
+"""Settings of a live stream as its worker has stored them, so that commands that send to it need no such options.
 
 The worker keeps the stream's space, rule of terms, properties and fields in ZooKeeper
 (:class:`~spatialstream.actors.query_endpoint.QueryEndpoint`). A command reads them there; an option that says otherwise

@@ -27,7 +27,7 @@ from spatialstream.records.foreign import ObjectReader, check_records, records_o
 from spatialstream.records.formats import is_collection
 from spatialstream.records.layout import InputLayout, parse_layout
 
-__all__ = ["CSV", "FORMS", "PARAMETERS", "LaidOut", "laid_out"]
+__all__ = ["CSV", "FORMS", "PARAMETERS", "BodyLayout", "body_layout"]
 
 CSV = "text/csv"
 FORMS = {CSV: "text", GEOJSON: "document"}
@@ -40,7 +40,7 @@ _BLOCK = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class BodyLayout:
     """How a body is laid out.
 
     Attributes:
@@ -81,7 +81,7 @@ class LaidOut:
         return {"pointer": "#" if within is None else f"{within}{number - 1}"}
 
 
-def laid_out(request: Request, form: str) -> LaidOut | None:
+def body_layout(request: Request, form: str) -> BodyLayout | None:
     """How the body of a request is laid out; None: as JSON Lines.
 
     Args:
@@ -108,4 +108,4 @@ def laid_out(request: Request, form: str) -> LaidOut | None:
         raise Problem("invalid", str(error), [{"parameter": error.setting, "detail": error.problem}]) from None
     except RecordError as error:
         raise Problem("invalid", str(error), [{"parameter": error.field, "detail": error.problem}]) from None
-    return LaidOut(FORMS[form], columns, layout)
+    return BodyLayout(FORMS[form], columns, layout)
