@@ -80,7 +80,7 @@ class QueryCoordinator:
         lose: called with the address of an endpoint that does not answer.
         metrics: counts the queries.
         memory: maximum bytes of what is found, of all queries together.
-        pause: waits for so many seconds before another attempt.
+        pause: waits for a number of seconds before another attempt.
 
     Attributes:
         world: of the actor.
@@ -353,11 +353,11 @@ class _Tally:
                 pa.default_memory_pool().release_unused()
 
     def sent(self, size: int) -> None:
-        """What was found, so many bytes, is not held any more."""
+        """Release ``size`` bytes of what was found."""
         self._hold(-size)
 
     def made(self, size: int) -> None:
-        """Rows have been made, of so many bytes; errors as in :meth:`found`."""
+        """Rows of ``size`` bytes have been made; errors as in :meth:`found`."""
         self._made += size
         self._check(self._made, "")
 

@@ -53,7 +53,7 @@ class SnapshotClient:
         ask: has an actor answer queries. Errors of its own are Unavailable.
         space: of the stream.
         rule: of the stream's terms.
-        pause: waits for so many seconds.
+        pause: waits for a number of seconds.
 
     Attributes:
         space, rule: as passed in.

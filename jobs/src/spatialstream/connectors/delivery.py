@@ -168,7 +168,7 @@ class Deduplicator:
         return min(rows, max(0, incarnation.rows.get((place.round, place.phase), 0) - place.first))
 
     def note(self, place: Place, upto: int) -> None:
-        """Record that so many rows of a place's round and phase have come."""
+        """Record that the first ``upto`` rows of a place's round and phase have come."""
         incarnation = self._incarnations.get(place.incarnation)
         if incarnation is None:
             incarnation = self._incarnations[place.incarnation] = _Incarnation()

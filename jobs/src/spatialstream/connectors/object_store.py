@@ -383,7 +383,7 @@ class _Sending:
 
     @contextmanager
     def some(self, size: int, most: int) -> Iterator[None]:
-        """Wait until so many more are allowed, with ``most`` in all; first come, first served."""
+        """Wait until that many more are allowed, with ``most`` in all; first come, first served."""
         if size <= _SMALL_BYTES:
             yield
             return

@@ -261,7 +261,7 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
 def _newest(
     asking: _Asking, first: int | None, last: int | None, before: _Place | None, most: int
 ) -> tuple[list[_Item], dict[str, int] | None]:
-    """The newest objects, so many at most, from ``first`` to ``last`` ms and before a place; and what they are as of.
+    """The ``most`` newest objects from ``first`` to ``last`` ms and before a place; and what they are as of.
 
     They are all those that an SRQ has as of that round: what is looked at last is one answer, which has the whole page.
     """

@@ -111,8 +111,8 @@ class _Queue:
     def take(self, may: Callable[[str], bool], busy: Callable[[str], bool]) -> list[_Request]:
         """Take requests to answer together, one of each allowed client in turn, as long as there is room.
 
-        Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
-        would delay the client that receives it.
+        A busy client, one of whose requests is being answered, gets a batch of its own: so its expensive requests delay
+        no other client.
         """
         batch, room, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))

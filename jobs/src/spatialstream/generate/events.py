@@ -25,7 +25,7 @@ class Event:
 
     Attributes:
         word: what it is; every post about it has this word, and no other post.
-        says: what is said of it, as in :mod:`~spatialstream.generate.phrases`.
+        says: sentences about it, as in :mod:`~spatialstream.generate.phrases`.
         path: longitudes and latitudes that it comes to one after the other; it is still where it has been.
         sigma: how far posts spread around, in degrees of latitude.
         begins, ends: in shares of the cycle.

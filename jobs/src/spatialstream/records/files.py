@@ -8,8 +8,8 @@ in CSV a newline within quotes does not end a record, which takes one pass over 
 Cost: planning reads plain files once, to count lines, at more than 1 GB/s (CSV: 350 MB/s); reading holds one block of
 about 8 MB, or one record if that is longer, at a time.
 
-Files of objects in other layouts (GeoJSON, JSON arrays, nested JSON, other marks than commas, ``.zst``) are one chunk
-each, which :mod:`~spatialstream.records.foreign` reads; Parquet in other layouts is read by
+Files of objects in other layouts (GeoJSON, JSON arrays, nested JSON, other separators than commas, ``.zst``) are one
+chunk each, which :mod:`~spatialstream.records.foreign` reads; Parquet in other layouts is read by
 :mod:`~spatialstream.records.tables`.
 """
 

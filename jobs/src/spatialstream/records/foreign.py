@@ -1,12 +1,12 @@
-"""Files in other layouts than ours: GeoJSON, JSON arrays, nested JSON, and text with other marks than commas.
+"""Files in layouts of others: GeoJSON, JSON arrays, nested JSON, and text with other separators than commas.
 
 Each record is read by the standard library, its fields are taken by the expressions of their columns
 (:mod:`~.columns`), and become a line of JSON, which is decoded as all such lines are (:mod:`~.decode`): so what an
 object is, and what is refused, is the same as in all other files. A dead letter names the line of its record, or in a
 JSON document the number of its element. Cost: 10 to 20 µs a record.
 
-A document that breaks off, or is no JSON from some place on, gives what stands before, and then one dead letter that
-names the place: what follows cannot be told apart.
+A document that breaks off, or is not JSON from some place on, gives the records before that place, and then one dead
+letter that names it: what follows cannot be divided into records.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def foreign_form(source: str, columns: Mapping[str, str], layout: InputLayout) -
     Args:
         source: the file.
         columns: our field -> the expression of its column.
-        layout: how it is said to be laid out.
+        layout: the layout that the user gives.
 
     Raises:
         SettingError: its first bytes contradict its name.

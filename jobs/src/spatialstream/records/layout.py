@@ -1,4 +1,4 @@
-"""How files of objects are laid out, where their owners lay them out in another way than we do.
+"""The layout of files of objects that are not in the project's own formats.
 
 Local times: of the two moments of a time that clocks show twice, the earlier one is meant; a time that they skip is
 none.
@@ -18,7 +18,7 @@ from spatialstream.model.times import TIME_LIMIT, parse_time, time_unit
 __all__ = ["SEPARATORS", "InputLayout", "parse_layout"]
 
 SEPARATORS = (",", ";", "\t", "|")
-"""Marks that can stand between the columns of a text file."""
+"""Characters that can separate the columns of a text file."""
 
 _DIGITS = re.compile(r"-?[0-9]+")
 
@@ -65,12 +65,12 @@ class InputLayout:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is said that differs from files in our own layout."""
+        """Whether all settings are those of the project's own formats."""
         return self == InputLayout(time_unit=self.time_unit)
 
     @property
     def of_text(self) -> bool:
-        """Whether something is said that only text with columns has."""
+        """Whether a setting is given that only text with columns has."""
         return (self.separator, self.header, self.quotes) != (None, True, None)
 
     def check(self, columns: Mapping[str, str]) -> None:

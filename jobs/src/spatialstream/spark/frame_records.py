@@ -158,7 +158,7 @@ def _millis(frame: DataFrame, unit: str, name: str = "t") -> Column:
 
 
 def _scaled(t: Column, kind: DataType, micros: int) -> Column:
-    """Whole numbers, and strings of their digits, in a unit of so many microseconds: as digits of ms, rounded down.
+    """Whole numbers, and strings of their digits, in a unit given in microseconds: as digits of ms, rounded down.
 
     NaN is absent, and anything else that is no whole number is passed on as text, which is no time or one in ISO 8601.
     """

@@ -131,7 +131,7 @@ def _failing_set(
     chosen = np.empty(0, np.int64)
     high, last = len(rest), -1
     for _ in range(_LARGEST_SET):
-        low = 0  # with so many of the first records, and those chosen, the stage does not fail; with ``high`` it does
+        low = 0  # with the first ``low`` records, and those chosen, the stage does not fail; with ``high`` it does
         if (raised := outcome(chosen)) is not None:
             return None if last < 0 else (last, raised)
         while high - low > 1:

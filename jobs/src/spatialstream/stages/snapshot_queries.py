@@ -196,10 +196,10 @@ class Tally(Protocol):
         """So many bytes more have been found; ``listed``: objects that are all in a row. Raises if it is too much."""
 
     def making(self, size: int) -> AbstractContextManager[object]:
-        """Entered while rows are made of so many bytes."""
+        """Entered while rows are made of ``size`` bytes."""
 
     def sent(self, size: int) -> None:
-        """What was found, so many bytes, is not held any more, nor are the rows made of it."""
+        """Release ``size`` bytes of what was found, with the rows made of it."""
 
 
 class SnapshotRows:

@@ -4,8 +4,8 @@ A topic that was created by others, or recreated under its name, may hold data t
 the router records the ids of topics as it creates them, in the checkpoint, beside the identity and the incarnation
 of the stream. A removal deletes this file last, so that an interrupted removal can be continued from it.
 
-The ids of the topics from which the stream continues are there too, whoever created them: offsets that it has stored
-mean nothing in another topic of the same name.
+The ids of the topics from which the stream continues are there too, even of topics that others created: offsets that it
+has stored mean nothing in another topic of the same name.
 """
 
 from __future__ import annotations

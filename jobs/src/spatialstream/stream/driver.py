@@ -55,7 +55,7 @@ def _known(ask: Callable[[float], Iterable[str]], answers: Iterable[str], patien
     """The progress of a checkpoint by the time the next turn may begin.
 
     Args:
-        ask: asks all owners for their progress, and lets them wait so many seconds for completion.
+        ask: asks all owners for their progress, and lets them wait a number of seconds for completion.
         answers: the owners' answers when it began.
         patience: maximum seconds to wait for completion.
     """
@@ -157,7 +157,7 @@ class RouterTurns:
         return _known(lambda seconds: self._ask(record, seconds), answers, patience)
 
     def _ask(self, record: EpochRecord, patience: float = 0.0) -> list[str]:
-        """The progress of an epoch's checkpoint, after waiting at most so many seconds for its completion."""
+        """The progress of an epoch's checkpoint, after waiting at most ``patience`` s for its completion."""
         tasks = EpochTasks(record.epoch, patience)
         return self.engine.map(tasks.written, range(record.epoch.partitions))
 
@@ -331,7 +331,7 @@ class WorkerTurns:
         return _known(lambda seconds: self._ask(record, seconds), answers, patience)
 
     def _ask(self, record: RoundRecord, patience: float = 0.0) -> list[str]:
-        """The progress of a round's checkpoint, after waiting at most so many seconds for its completion."""
+        """The progress of a round's checkpoint, after waiting at most ``patience`` s for its completion."""
         return self.engine.map(replace(_tasks(record), patience=patience).written, self._owners)
 
     def _note(self, record: RoundRecord, written: Written) -> None:

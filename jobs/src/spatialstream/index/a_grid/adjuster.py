@@ -257,7 +257,7 @@ def _adjust(
     slots: int,
     operations: _Operations,
 ) -> Adjustment:
-    assert known.sample is not None  # who calls this has seen to it
+    assert known.sample is not None  # the caller makes sure
     state = _Layout(index, known, known.sample, statistics, slots)
     done: dict[str, int] = {}
     ended = f"there were {MOST * slots:,} operations"

@@ -40,7 +40,7 @@ from spatialstream.stages.rows import row_lines, term_texts
 __all__ = ["ContinuousTerms", "SnapshotTerms"]
 
 _FEW = 200
-"""Up to so many terms of one row are counted one by one: starting a kernel costs as much."""
+"""Up to this many terms of one row are counted one by one: starting a kernel costs as much."""
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
