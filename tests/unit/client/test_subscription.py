@@ -83,7 +83,7 @@ class RecordWriter:
     def __init__(self, broker: Any, name: str) -> None:
         self.queries = broker.stream.take
 
-    def look(self, sent: Sent) -> None:
+    def poll(self, sent: Sent) -> None:
         pass
 
 

@@ -85,7 +85,7 @@ class Stream:
             self.results.messages += messages([answer.encode()], 1, number)
         return Sent("queries/0", number, {}, {})
 
-    def look(self, sent: Sent) -> None:
+    def poll(self, sent: Sent) -> None:
         sent.refused |= self.refused.get(sent.offset, {})
 
 

@@ -81,7 +81,7 @@ class ActorEngine:
         stall: seconds in which no actor of a turn finishes a piece of work after which the turn is given up. Otherwise
             a turn may take any time.
         progress: seconds after which it is reported how far a turn is, again and again.
-        even: seconds between two looks whether the work of actors is even.
+        even: seconds between two checks whether the work of actors is even.
 
     Attributes:
         load: the work of each item, lately.
@@ -219,7 +219,7 @@ class ActorEngine:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         if time.monotonic() >= self._even_at:
             actors = self._registry.actors()
-            self.load.look(actors)
+            self.load.update(actors)
             self._even_at = time.monotonic() + self._even
             self._is_uneven = bool(actors) and self._placed(actors, even=True) != self._placement
         return self.unsettled or self._is_uneven

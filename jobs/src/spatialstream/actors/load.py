@@ -27,7 +27,7 @@ class Load:
         self.lately: dict[int, float] = {}
         self._seen: dict[tuple[str, int], float] = {}
 
-    def look(self, actors: Iterable[_Worker]) -> Mapping[int, float]:
+    def update(self, actors: Iterable[_Worker]) -> Mapping[int, float]:
         """Update from what actors have reported; returns the work of each item since the last update."""
         work_times = {(actor.name, item): seconds for actor in actors for item, seconds in actor.worked.items()}
         new: dict[int, float] = {}

@@ -167,5 +167,5 @@ def _awaited(
 
 def _refusals(writer: RecordWriter, sent: Sent) -> dict[int, str]:
     """The reasons by the number of the record in its message, from 0."""
-    writer.look(sent)
+    writer.poll(sent)
     return {line - 1: reason for line, reason in sent.refused.items()}

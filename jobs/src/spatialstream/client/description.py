@@ -47,7 +47,7 @@ class StreamDescription:
         self._versions: dict[int, RoutingVersion] = {}
         self._sampled: tuple[float, Sample | None, Statistics | None] = float("-inf"), None, None
 
-    def look(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return the current description, as JSON values.
 
         ``counted`` is None if the worker has no statistics of the active version yet; loads and objects are then those

@@ -125,14 +125,14 @@ class Stream:
     def describe(self) -> dict[str, Any]:
         """Describe the stream's internals.
 
-        See :meth:`spatialstream.client.description.StreamDescription.look`; and ``serves`` is what the stream serves,
-        ``everything`` or ``subscriptions``.
+        See :meth:`spatialstream.client.description.StreamDescription.describe`; and ``serves`` is what the stream
+        serves, ``everything`` or ``subscriptions``.
 
         Raises:
             StateError: there is no such stream any more.
             Unavailable: the store cannot be reached.
         """
-        return {"serves": self.rule.serves} | self._description.look()
+        return {"serves": self.rule.serves} | self._description.describe()
 
     def __enter__(self) -> Self:
         return self

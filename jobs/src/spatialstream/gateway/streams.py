@@ -1,6 +1,6 @@
 """A stream behind the gateway: opened when first needed, and called in threads of its own.
 
-A waiting request holds no thread. The stream's progress is polled by one thread for all requests (:class:`_Looks`), and
+A waiting request holds no thread. The stream's progress is polled by one thread for all requests (:class:`_Polls`), and
 a query that cannot be answered now is retried until its timeout. Threads, calls that answer several requests together,
 and waiting requests are shared by clients (:mod:`~.threads`, :mod:`~.rates`).
 """
@@ -140,16 +140,16 @@ class _Queue:
         return batch
 
 
-class _Looks:
+class _Polls:
     """Polls the progress of a stream in a thread of its own, once for all requests that wait for it.
 
     Args:
-        look: returns the progress.
+        poll: returns the progress.
         name: name of the thread.
     """
 
-    def __init__(self, look: Callable[[], AsOf | None], name: str) -> None:
-        self._look, self._thread = look, ThreadPoolExecutor(1, name)
+    def __init__(self, poll: Callable[[], AsOf | None], name: str) -> None:
+        self._poll, self._thread = poll, ThreadPoolExecutor(1, name)
         self._now: asyncio.Task[AsOf | None] | None = None
         self._next: asyncio.Task[AsOf | None] | None = None
 
@@ -166,7 +166,7 @@ class _Looks:
             await asyncio.wait([last])
             await asyncio.sleep(_BETWEEN_LOOKS)
         self._now, self._next = self._next, None
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._look)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._poll)
 
     def close(self) -> None:
         """Stop polling."""
@@ -227,7 +227,7 @@ class ServedStream:
         self._threads = Threads(_THREADS, _SHARE, f"ask-{name}")
         self._readers = Threads(_READERS, SHARE_OF_READERS, f"history-{name}", MOST_READING)
         self._together = ThreadPoolExecutor(_TOGETHER, f"together-{name}")
-        self._looks = _Looks(lambda: self._do(lambda opened: opened.as_of()), f"look-{name}")
+        self._polls = _Polls(lambda: self._do(lambda opened: opened.as_of()), f"poll-{name}")
         self._waiting = Shares(_MOST_WAITING, "requests that wait for answers")
         self._opening = threading.Lock()
         self._stream: Stream | None = None
@@ -316,7 +316,7 @@ class ServedStream:
         Raises:
             Unavailable: the stream does not answer.
         """
-        return await self._looks.get()
+        return await self._polls.get()
 
     async def check_unit(self, name: str, text: str) -> None:
         """Refuse a parameter that is a number and looks as if it were not of ms, unless the stream's clock does too.
@@ -591,7 +591,7 @@ class ServedStream:
         """Close the stream, without waiting for calls under way."""
         self._closed = True
         self._together.shutdown(wait=False, cancel_futures=True)
-        for each in (self._threads, self._readers, self._looks):
+        for each in (self._threads, self._readers, self._polls):
             each.close()
         if self._stream is not None:
             self._stream.close()

@@ -254,12 +254,12 @@ class Writer:
                     if rows := await listener.rows(min(pause, max(0.0, until - loop.time()))):
                         number = rows[0][1].place.round
                     else:
-                        await self._of_queries.run(lambda: self._record_writer.look(sent))
+                        await self._of_queries.run(lambda: self._record_writer.poll(sent))
                         pause = min(2 * pause, _LOOK_SECONDS[1])
             if number is not None:
                 done = await self._stream.wait(lambda as_of: as_of["round"] >= number, until)
                 if done is not None and done["round"] >= number:  # so the round's dead letters have been sent
-                    await self._of_queries.run(lambda: self._record_writer.look(sent))
+                    await self._of_queries.run(lambda: self._record_writer.poll(sent))
                     return replace(outcome, as_of=done), sent.refused.get(1)
             return outcome, sent.refused.get(1)
 

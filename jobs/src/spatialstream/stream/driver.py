@@ -104,7 +104,7 @@ class RouterTurns:
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
         """Do the next epoch, or redo the last one if it is not known to be done; redoing ingests nothing."""
         router, engine = self.router, self.engine
-        self.look()
+        self.poll_checkpoint()
         record = router.unfinished
         if record is None:
             self.step("ingest")
@@ -172,7 +172,7 @@ class RouterTurns:
             self.router.not_written()
         self.on_checkpoint(written)
 
-    def look(self) -> None:
+    def poll_checkpoint(self) -> None:
         """Check the progress of the checkpoint that is being written, if any."""
         if (record := self.router.writing) is not None:
             self._note(record, _of_all(self._ask(record)))
@@ -272,7 +272,7 @@ class WorkerTurns:
         worker, channel = self.worker, self.engine.world.channel
         if worker.unfinished:
             return worker.unfinished
-        self.look()
+        self.poll_checkpoint()
         after, router = (worker.announced, worker.router) if self._heard is None else self._heard
         try:
             announced, offset = channel.announced(after, most, patience)
@@ -345,7 +345,7 @@ class WorkerTurns:
             self.worker.not_written()
         self.on_checkpoint(written)
 
-    def look(self) -> None:
+    def poll_checkpoint(self) -> None:
         """Check the progress of the checkpoint that is being written, if any."""
         if (record := self.worker.writing) is not None:
             self._note(record, _of_all(self._ask(record)))

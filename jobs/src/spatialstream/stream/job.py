@@ -465,13 +465,13 @@ class RouterJob(Job):
         """Do one epoch, if there are new records or it is time for one."""
         assert self.turns is not None
         turns, router = self.turns, self.turns.router
-        self._parts.begin("look")
+        self._parts.begin("poll")
         bounds = {} if router.unfinished else self._look_behind()
         ranges = news(bounds, router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
             # on a silent stream the registry is quickly rebuilt from the epochs since its last checkpoint
             silent = self.clock() - self._worked_at >= self.checkpoint_interval
-            turns.look()
+            turns.poll_checkpoint()
             self._settle(silent or router.settled)
             if silent:
                 router.keep()
