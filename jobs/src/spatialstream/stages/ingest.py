@@ -297,7 +297,7 @@ class Ingest:
                     refused = places.of(numpy_view(part.rejected.column("line")) - 2).tolist()
                     for place, row in zip(refused, part.rejected.to_pylist(), strict=True):
                         letters.add(*unpack_place(place), row["reason"], row["record"])
-                    parts.append(self._in_time(part.batch, places.of(part.line - 2), letters))
+                    parts.append(self._within_bounds(part.batch, places.of(part.line - 2), letters))
                     letters.unknown = commonest([letters.unknown, part.unknown])
                 else:
                     (place,) = places.of(np.array([first]))
@@ -325,14 +325,14 @@ class Ingest:
         }
         return self._without(batch, places, reasons, letters)
 
-    def _in_time(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
+    def _within_bounds(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
         """The batch without records that are too old or from the future."""
-        late = np.zeros(len(batch), np.bool_)
+        expired = np.zeros(len(batch), np.bool_)
         if self.floor is not None and isinstance(batch, ObjectBatch):
-            late = batch.t <= self.floor
+            expired = batch.t <= self.floor
         future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
         reasons = dict[int, str]()
-        for bound, out, reason in ((self.floor, late, too_old), (self.ceiling, future & ~late, in_the_future)):
+        for bound, out, reason in ((self.floor, expired, too_old), (self.ceiling, future & ~expired, in_the_future)):
             if bound is not None:
                 reasons |= {row: f"t: {reason(int(batch.t[row]), bound)}" for row in np.flatnonzero(out).tolist()}
         return self._without(batch, places, dict(sorted(reasons.items())), letters)
