@@ -592,7 +592,7 @@ def _whole(path: str) -> str:
 
 def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
-    record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
+    record = {"query": outcome.query, "processed": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
 
 

@@ -149,7 +149,7 @@ _SCHEMAS = {
     ),
     "Written": _object(
         query=_TEXT,
-        taken_in={"type": "boolean", "description": "whether the stream has processed it"},
+        processed={"type": "boolean", "description": "whether the stream has processed it"},
         as_of={"anyOf": [_AS_OF, {"type": "null"}]},
         position={**_TEXT, "description": "a position in the results before its first row"},
     ),
