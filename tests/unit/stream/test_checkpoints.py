@@ -73,7 +73,7 @@ def test_a_checkpoint_that_fails_is_no_record_s_fault_and_is_tried_again(
         with pytest.raises(ValueError, match="cannot be written"):
             settled(simulation)
     turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, simulation.step)
-    assert turns.leave_out() == ()
+    assert turns.quarantine() == ()
     record = worker.unfinished
     assert record is not None
     turns.do(record)

@@ -108,7 +108,7 @@ class Intake:
         records: number of accepted records.
         refused: number of rejected records and watermarks.
         last: offset of the last message.
-        left: number of those of ``refused`` on which decoding failed.
+        quarantined: number of those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
         unknown: the most common unknown fields of the accepted objects, and how many objects have each.
         kind: ``"objects"`` or ``"queries"``, which those rejected were to be; empty if none was.
@@ -121,7 +121,7 @@ class Intake:
     records: int
     refused: int
     last: int
-    left: int = 0
+    quarantined: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     kind: str = ""
@@ -257,7 +257,7 @@ class Ingest:
         rows = 0 if run is None else run.rows
         return Intake(
             *(partition, clock, run, file, rows, letters.count, last),
-            left=letters.left,
+            quarantined=letters.quarantined,
             reasons=letters.reasons,
             unknown=letters.unknown,
             kind=partition.partition("/")[0] if letters.count else "",
@@ -302,7 +302,7 @@ class Ingest:
                 else:
                     (place,) = places.of(np.array([first]))
                     letters.add(*unpack_place(int(place)), part[0], part[1])
-                    letters.left += 1
+                    letters.quarantined += 1
             line += _newlines(text)
         if len(parts) == 1:
             return parts[0]
@@ -407,7 +407,7 @@ class _Letters:
 
     Attributes:
         count: number of rejected records and watermarks; there may be fewer letters.
-        left: number of those on which decoding has failed.
+        quarantined: number of those on which decoding has failed.
         reasons: number of rejected ones by class.
         unknown: the unknown fields of its objects, see :attr:`Intake.unknown`.
     """
@@ -416,7 +416,7 @@ class _Letters:
         self._source = source
         self._lines: list[str] = []
         self._of_message: dict[int, tuple[int, int]] = {}
-        self.count = self.left = 0
+        self.count = self.quarantined = 0
         self.reasons: dict[str, int] = {}
         self.unknown: Mapping[str, int] = {}
 

@@ -219,7 +219,7 @@ def _merge(
     merged.catalogue.count(counted.total())
     radii = merged.radii() if turn.settling else (np.empty(0, np.int64), np.empty(0))
 
-    rejected = [] if part else [left.letter for left in turn.left]
+    rejected = [] if part else [each.letter for each in turn.quarantined]
     if refused := by_kind.get(messages.REJECTED):
         letters = pa.Table.from_batches(refused).sort_by("order")  # each router partition has its own
         rejected += letters.column("line").to_pylist()
@@ -285,7 +285,9 @@ def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
         raise Lost(f"the state of part {part} of MERGE after round {turn.number} is not in memory any more")
     if merged is None:
         done = turn.number, turn.revision
-        after = merger_state(part, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
+        after = merger_state(
+            part, replace(turn, number=turn.number + 1, quarantined=(), before=done, since=done), storage
+        )
         merged = restored(space, after.previous(), after.read)
     return ListingView.of(merged.catalogue, turn)
 

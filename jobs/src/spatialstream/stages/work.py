@@ -200,7 +200,7 @@ def work(
     """
     began = time.perf_counter()
     found, foreign = blocks_of_round(slot, blocks, turn)
-    rows = list(without(slot, found, turn.left))
+    rows = list(without(slot, found, turn.quarantined))
     _check_markers(slot, rows, turn)
     state = slot_state(slot, turn, storage)
     indexes = state.begin(partial(SlotIndexes.restore, settings, slot))
@@ -251,12 +251,14 @@ def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> t
     return rows, foreign
 
 
-def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord]) -> Iterator[Block]:
+def without(slot: int, rows: Sequence[Block], quarantined: Sequence[QuarantinedRecord]) -> Iterator[Block]:
     """A slot's blocks without the round's quarantined records. Quarantined queries that are registered end."""
-    if not left:
+    if not quarantined:
         yield from rows
         return
-    seq, number = (np.array([each.number for each in left if each.what == what], np.int64) for what in (OBJECT, QUERY))
+    seq, number = (
+        np.array([each.number for each in quarantined if each.what == what], np.int64) for what in (OBJECT, QUERY)
+    )
     for _, kind, content in rows:
         name, gone = ("seq", seq) if kind == messages.OBJECTS else ("number", number)
         if kind in (messages.OBJECTS, messages.REGISTERED, messages.ENDED) and len(gone):
@@ -304,7 +306,7 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
     if not (done and turn.checkpoint):
         raise Lost(f"the state of slot {slot} after round {turn.number} is not in memory any more")
     last = turn.number, turn.revision
-    after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
+    after = slot_state(slot, replace(turn, number=turn.number + 1, quarantined=(), before=last, since=last), storage)
     manifest = after.previous()
     assert manifest is not None
     objects = SegmentStore.restore(load_version(storage, turn.version).index.space, manifest["objects"], after.read)

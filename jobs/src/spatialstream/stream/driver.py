@@ -196,7 +196,7 @@ class RouterTurns:
 
         return ingest
 
-    def leave_out(self) -> Sequence[QuarantinedRecord]:
+    def quarantine(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records that make the routing of the unfinished epoch fail; returns them."""
         record = self.router.unfinished
         if record is None:
@@ -205,7 +205,7 @@ class RouterTurns:
         self.step("narrow")
         lines = self.engine.map(EpochTasks(record.epoch).narrow, range(record.epoch.partitions))
         if found := [from_json(QuarantinedRecord, line) for line in lines]:
-            self.router.leave_out(found)
+            self.router.quarantine(found)
         return found
 
 
@@ -389,7 +389,7 @@ class WorkerTurns:
         """Read again what has been announced and is in no round's record."""
         self._heard = None
 
-    def leave_out(self) -> Sequence[QuarantinedRecord]:
+    def quarantine(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records that make the unfinished round fail; returns them."""
         record = self.worker.unfinished
         if record is None:
@@ -407,7 +407,7 @@ class WorkerTurns:
             lines = lines or engine.gather(tasks.ask, slots, tasks.bisect_answers, asking)
         found = {(left.what, left.number): left for left in (from_json(QuarantinedRecord, line) for line in lines)}
         if found:
-            self.worker.leave_out(list(found.values()))
+            self.worker.quarantine(list(found.values()))
         return tuple(found.values())
 
     def _asking(self, record: RoundRecord) -> tuple[int, ...]:

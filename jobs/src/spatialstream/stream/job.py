@@ -248,7 +248,7 @@ class Job(ABC):
                 cause, before = before, _fingerprint(error)
                 if before and before == cause != narrowed:
                     narrowed = cause
-                    if self._leave_out():
+                    if self._quarantine():
                         failures, before, narrowed = 0, "", ""
                         continue
                 if failures > self.patience and not (full or away):
@@ -276,7 +276,7 @@ class Job(ABC):
         if self._failure is not None:
             raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
-    def _leave_out(self) -> bool:
+    def _quarantine(self) -> bool:
         """Quarantine the records that made a turn fail twice with the same error; whether any was found."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
@@ -284,8 +284,8 @@ class Job(ABC):
         except Exception as error:  # noqa: BLE001 - the turn is retried with all records, and fails as before
             self.report(f"{self.name}: none found: {_cause(error)}")
             return False
-        for left in quarantined:
-            self.report(f"{self.name}: quarantined: {left.letter}")
+        for each in quarantined:
+            self.report(f"{self.name}: quarantined: {each.letter}")
         if not quarantined:
             self.report(f"{self.name}: no single record, and no two or three together, cause this")
         return bool(quarantined)
@@ -487,7 +487,7 @@ class RouterJob(Job):
     def bisect(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records because of which the unfinished epoch fails."""
         assert self.turns is not None
-        return self.turns.leave_out()
+        return self.turns.quarantine()
 
     def write_less(self) -> None:
         """Nothing: an epoch that is not decided yet needs room for what it reads."""
@@ -647,7 +647,7 @@ class WorkerJob(Job):
     def bisect(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records that make the unfinished round fail."""
         assert self.turns is not None
-        return self.turns.leave_out()
+        return self.turns.quarantine()
 
     def write_less(self) -> None:
         """Skip the checkpoint, which needs the storage: the turn leaves its state in memory, as other turns do."""

@@ -344,12 +344,12 @@ class Router:
         self._name = self._leadership.decide(record.epoch.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
+    def quarantine(self, found: Sequence[QuarantinedRecord]) -> None:
         """Decide to quarantine records of the unfinished epoch."""
         record = self.unfinished
         assert record is not None
         self._step("leave")
-        self._save(replace(record, epoch=replace(record.epoch, left=(*record.epoch.left, *found))))
+        self._save(replace(record, epoch=replace(record.epoch, quarantined=(*record.epoch.quarantined, *found))))
 
     def announcement(self, record: EpochRecord) -> dict[str, Any]:
         """The announcement of an epoch to the worker."""
