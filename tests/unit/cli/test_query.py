@@ -13,7 +13,7 @@ from hypothesis import given
 
 from spatialstream.cli import main, parser
 from spatialstream.cli.query import from_options, read
-from spatialstream.client.checked_queries import check_queries
+from spatialstream.client.query_session import check_queries
 from spatialstream.model.kinds import TYPES
 from spatialstream.model.queries import Query, parse_query
 from spatialstream.model.space import WGS84, Space

@@ -232,7 +232,7 @@ def note(seen: Seen, world: World, query: Query, row: dict[str, Any], objects: l
 # ----------------------------------------------------------------------------------------------------------------- CBQ
 
 
-def continuous(world: World, name: str) -> Query:
+def standing(world: World, name: str) -> Query:
     """A CBQ, with the weights of its words."""
     chance, at, words = world.chance, world.point(), world.words()
     radius, share = world.radius(at, 1), chance.choice([0.0, 0.2, 0.5, 1.0])
@@ -249,7 +249,7 @@ def stream_of(world: World) -> Stream:
     """The objects and queries of a world, cut into epochs, some of which end with a restart."""
     chance, start = world.chance, world.start
     objects = sorted((SpatialObject(o.id, o.t - start, o.x, o.y, o.terms) for o in world.objects), key=order)
-    queries = [continuous(world, f"q{i}") for i in range(ASKED)]
+    queries = [standing(world, f"q{i}") for i in range(ASKED)]
     end = [10**9 if chance.random() < 0.8 else query.t + chance.randrange(6) for query in queries]
     cuts = [0, *sorted(chance.sample(range(1, SPAN), chance.randrange(4))), SPAN + 10]
     slots, epochs = chance.randint(1, 3), []

@@ -80,7 +80,7 @@ class QueryCoordinator:
         lose: called with the address of an endpoint that does not answer.
         metrics: counts the queries.
         memory: maximum bytes of what is found, of all queries together.
-        pause: waits for a number of seconds before another attempt.
+        pause: waits for so many seconds before another attempt.
 
     Attributes:
         world: of the actor.
@@ -143,10 +143,10 @@ class QueryCoordinator:
         def left() -> float:
             return max(0.001, until - time.monotonic())
 
-        located = self._newest(left())
-        if located is None or not located.read_point.begun:
+        known = self._newest(left())
+        if known is None or not known.read_point.begun:
             raise Unavailable("the stream has just started: its clock has no time yet, so it cannot answer queries")
-        read_point, settings, limits = located.read_point, self.world.settings, self.world.limits
+        read_point, settings, limits = known.read_point, self.world.settings, self.world.limits
         if request.at_least is not None and read_point.clock < request.at_least:
             raise Unavailable(f"the stream's clock has not reached {request.at_least}: it is at {read_point.clock}")
         queries, longest = _at(request.asked, read_point.clock), None if limits is None else limits.longest
@@ -155,7 +155,7 @@ class QueryCoordinator:
             tally = opened.enter_context(_Tally(self.memory, request.largest))
 
             def find(wanted: Sequence[Wanted]) -> Iterator[Part]:
-                return self._found(wanted, located, left(), opened)
+                return self._found(wanted, known, left(), opened)
 
             given = read_point.routing, read_point.clock, settings.space, settings.retention, longest
             for numbers, lines in SnapshotRows(queries, *given).rows(find, tally):
@@ -223,13 +223,13 @@ class QueryCoordinator:
 
 def _by_actor(slots: Iterable[int], here: Iterable[int], actors: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
     """Slots by the address of their actor; those of which a view is here are under ""."""
-    slots_of: dict[str, tuple[int, ...]] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for slot in slots:
         address = "" if slot in here else actors.get(slot)
         if address is None:
             raise Gone(f"slot {slot} is moving: try again")
-        slots_of[address] = (*slots_of.get(address, ()), slot)
-    return slots_of
+        found[address] = (*found.get(address, ()), slot)
+    return found
 
 
 def _head(**fields: Any) -> bytes:
@@ -243,29 +243,29 @@ def _blocks_in(message: bytes) -> tuple[list[int], list[pa.RecordBatch]]:
         Exception: the one that it carries.
     """
     head, _, blocks = message.partition(b"\n")
-    header, first, batches = json.loads(head), 0, list[pa.RecordBatch]()
-    if "failed" in header:
-        raise raised(header["failed"])
-    for size in header["sizes"]:
+    given, first, batches = json.loads(head), 0, list[pa.RecordBatch]()
+    if "failed" in given:
+        raise raised(given["failed"])
+    for size in given["sizes"]:
         batches.append(messages.unpack(memoryview(blocks)[first : first + size]))
         first += size
-    return header["numbers"], batches
+    return given["numbers"], batches
 
 
 def _pieces(numbers: Sequence[int], lines: Sequence[bytes], end: bytes, tally: _Tally, most: int) -> Iterator[bytes]:
     """Messages of some ``most`` bytes with rows and the read point that they are as of."""
-    batch, rows, size = list[int](), list[bytes](), 0
+    some, rows, size = list[int](), list[bytes](), 0
     for number, line in zip(numbers, lines, strict=True):
-        batch.append(number)
+        some.append(number)
         rows.append(line[:-1] + end)
         size += len(rows[-1])
         if size >= most:
             tally.made(size)
-            yield b"\n".join([_head(numbers=batch), *rows])
-            batch, rows, size = [], [], 0
-    if batch:
+            yield b"\n".join([_head(numbers=some), *rows])
+            some, rows, size = [], [], 0
+    if some:
         tally.made(size)
-        yield b"\n".join([_head(numbers=batch), *rows])
+        yield b"\n".join([_head(numbers=some), *rows])
 
 
 def _at(asked: Iterable[AskedQuery], clock: int) -> list[Query]:
@@ -353,11 +353,11 @@ class _Tally:
                 pa.default_memory_pool().release_unused()
 
     def sent(self, size: int) -> None:
-        """Release ``size`` bytes of what was found."""
+        """What was found, so many bytes, is not held any more."""
         self._hold(-size)
 
     def made(self, size: int) -> None:
-        """Rows of ``size`` bytes have been made; errors as in :meth:`found`."""
+        """Rows have been made, of so many bytes; errors as in :meth:`found`."""
         self._made += size
         self._check(self._made, "")
 

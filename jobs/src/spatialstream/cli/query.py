@@ -165,13 +165,13 @@ def _with_areas(records: Sequence[Place], areas: Areas) -> list[Place]:
     Raises:
         SettingError: the stream does not know one.
     """
-    places = list[Place]()
+    found = list[Place]()
     for place, record in records:
         try:
-            places.append((place, with_area(record, areas.table)))
+            found.append((place, with_area(record, areas.table)))
         except RecordError as error:
             raise SettingError(place, str(error)) from None
-    return places
+    return found
 
 
 def _check_anywhere(records: Sequence[Place], space: Space | None) -> None:
@@ -243,17 +243,17 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         SettingError: several regions are given, a coordinate or a weight is not a number, or a file is not GeoJSON.
     """
-    region: dict[str, Any] = {
+    given: dict[str, Any] = {
         name: _numbers(name, texts) for name in ("box", "circle", "point") if (texts := getattr(options, name))
     }
-    at = region.pop("point", None)
+    at = given.pop("point", None)
     if options.polygon is not None:
-        region["polygon"] = _geometry(options.polygon)
+        given["polygon"] = _geometry(options.polygon)
     if options.area is not None:
-        region["area"] = options.area
-    if len(region) > 1:
-        raise SettingError([*region][-1], "give a box, a circle, a polygon or an area, not several of them")
-    record = {"id": options.id, "type": options.type, "t": options.time, "region": region or None}
+        given["area"] = options.area
+    if len(given) > 1:
+        raise SettingError([*given][-1], "give a box, a circle, a polygon or an area, not several of them")
+    record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["where"] = options.where
     record["fields"] = None if options.fields is None else [*options.fields]

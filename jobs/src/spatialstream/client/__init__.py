@@ -1,8 +1,8 @@
 """Client library of a running stream: send records, query, and follow results with each row once and complete.
 
 - :class:`Connection` holds the broker's address, :class:`TlsFiles` the files for TLS to ZooKeeper;
-- :func:`check_queries` refuses in advance queries that a stream would reject;
-- :class:`QuerySession` sends queries through the stream and reads their answers;
+- :class:`QuerySession` sends queries and reads their answers; :func:`check_queries` refuses in advance those that the
+  stream would reject;
 - :class:`SnapshotClient` has snapshot queries answered between the stream's rounds;
 - :class:`Results` follows all results from a position on; a :class:`Cursor` is a position as a string;
 - a :class:`Subscription` iterates over the rows of one continuous query, which it registers if needed; each row is an
@@ -26,11 +26,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spatialstream.client.answer import Answer
     from spatialstream.client.areas import Areas, Loaded
-    from spatialstream.client.checked_queries import check_queries
     from spatialstream.client.cursor import Cursor
     from spatialstream.client.latency import Latencies, Watch
     from spatialstream.client.live_sample import LiveSample
-    from spatialstream.client.query_session import PendingQueries, QuerySession
+    from spatialstream.client.query_session import PendingQueries, QuerySession, check_queries
     from spatialstream.client.record_writer import RecordWriter
     from spatialstream.client.results import Results
     from spatialstream.client.sending import Sender, with_own_ids
@@ -76,8 +75,7 @@ __all__ = [
 _MODULES = {
     "client.answer": ("Answer",),
     "client.areas": ("Areas", "Loaded"),
-    "client.checked_queries": ("check_queries",),
-    "client.query_session": ("QuerySession", "PendingQueries"),
+    "client.query_session": ("QuerySession", "PendingQueries", "check_queries"),
     "client.cursor": ("Cursor",),
     "client.live_sample": ("LiveSample",),
     "client.record_writer": ("RecordWriter",),

@@ -21,7 +21,7 @@ import numpy as np
 from spatialstream.actors.query_endpoint import AskedQuery, QueriesRefusedError, Request
 from spatialstream.actors.read_point import ReadPoint
 from spatialstream.client.answer import Answer
-from spatialstream.client.checked_queries import checked_query
+from spatialstream.client.query_session import checked_query
 from spatialstream.model.answer_bounds import UNBOUNDED, AnswerBounds
 from spatialstream.model.errors import NotServed, RecordError, Replaced, SettingError, Suspended, Unavailable
 from spatialstream.model.kinds import listed

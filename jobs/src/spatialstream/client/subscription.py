@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from spatialstream.client.answer import Answer
-from spatialstream.client.checked_queries import checked_query
 from spatialstream.client.cursor import Cursor
+from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import RecordWriter, probe_of
 from spatialstream.client.registered import RegisteredQueries
 from spatialstream.client.results import Results, Row

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.client.checked_queries import checked_query
+from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.areas import resolved

@@ -45,12 +45,12 @@ def with_polygons(
     middle = np.stack([objects.x, objects.y], axis=1)[rows]
     rings = middle[:, None] + reach[:, :, None] * _CORNERS * half[rows, None]
     holes = middle[:, None] + _HOLE * _CORNERS[::4] * half[rows, None]
-    kind, shape, polygons = regions.kind.copy(), regions.shape.copy(), list[Polygon | None]([None] * len(objects))
+    kind, shape, made = regions.kind.copy(), regions.shape.copy(), list[Polygon | None]([None] * len(objects))
     for i, row in enumerate(rows.tolist()):
         parts = [rings[i], holes[i]] if i % 2 else [rings[i]]
         if (polygon := _polygon(settings, parts)) is not None:
-            polygons[row], kind[row], shape[row] = polygon, POLYGON, polygon.box
-    return Regions(kind, shape, PolygonColumn.of(polygons))
+            made[row], kind[row], shape[row] = polygon, POLYGON, polygon.box
+    return Regions(kind, shape, PolygonColumn.of(made))
 
 
 def _polygon(settings: GenerateSettings, parts: list[Floats]) -> Polygon | None:

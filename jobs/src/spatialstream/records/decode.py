@@ -374,7 +374,7 @@ class _Reference(Generic[_Batch]):
             names: those of the fields in a row's value, if each row has names of its own.
             unknown: how many of the good rows have which other names.
         """
-        unread_names = Counter(unknown)
+        others = Counter(unknown)
         accepted: list[Any] = []
         rows: list[int] = []
         rejected: list[tuple[int, RecordError, str]] = []
@@ -387,9 +387,9 @@ class _Reference(Generic[_Batch]):
                 accepted.append(result)
                 rows.append(row)
                 if names and not self.strict and isinstance(value, dict):
-                    unread_names.update(printable(name) for name in value if name not in names)
-                    if len(unread_names) > _MOST_NAMES:
-                        unread_names = Counter(commonest([unread_names]))
+                    others.update(printable(name) for name in value if name not in names)
+                    if len(others) > _MOST_NAMES:
+                        others = Counter(commonest([others]))
         kept = np.flatnonzero(good)
         if accepted:
             kept = np.concatenate([kept, np.array(rows, np.int64)])
@@ -399,7 +399,7 @@ class _Reference(Generic[_Batch]):
         if isinstance(batch, ObjectBatch):
             properties = declared_columns(batch.properties, self.rule.properties)
             batch = replace(batch, properties=properties, stored=batch.stored.kept(bool(self.rule.fields)))
-        return Decoded(batch, line[kept], _rejected(rejected), commonest([unread_names]))
+        return Decoded(batch, line[kept], _rejected(rejected), commonest([others]))
 
 
 def _rejected(rows: Sequence[tuple[int, RecordError, str]]) -> pa.RecordBatch:
@@ -447,14 +447,14 @@ def _read_objects(
     properties = PropertyColumns(len(good), read_properties(cells, rule.properties, unit, csv))
     groups, starts, ends = values.read_lists(terms, text)
     lists, _ = tokenise_slices(data, starts, ends, groups, rule)
-    texts = _kept_texts(text, rule)
+    kept = _kept_texts(text, rule)
     rows: Any = slice(None)
     if not good.all():
         rows = np.flatnonzero(good)
         lists, properties = lists.take(rows), properties.take(rows)
-        texts = texts.take(pa.array(rows))
+        kept = kept.take(pa.array(rows))
     ids = values.gather(data, name.first[rows], name.last[rows])
-    stored = stored_columns(rule.fields or (), texts, properties)
+    stored = stored_columns(rule.fields or (), kept, properties)
     return ObjectBatch(ids, t[rows], x[rows], y[rows], lists, properties, stored)
 
 
@@ -848,9 +848,9 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
     for field in ("id", "type", "t"):
         good &= cells[field].kind != ABSENT
     code = values.read_choices(cells["type"], NAMES)
-    present = np.zeros(len(good), np.uint32)
+    given = np.zeros(len(good), np.uint32)
     for bit, field in enumerate(_GIVEN):
-        present |= (cells[field].kind != ABSENT).astype(np.uint32) << np.uint32(bit)
+        given |= (cells[field].kind != ABSENT).astype(np.uint32) << np.uint32(bit)
     for field in ("any", "none", "where", "fields"):  # what is nested is read one by one
         good &= cells[field].kind == ABSENT
     good &= ~_RANKED[code]  # and so are queries that rank
@@ -858,7 +858,7 @@ def _read_queries(cells: Mapping[str, Cells], space: Space, rule: TermRule, unit
         good &= _SERVED[code]
     code[~good] = CANCEL
     required = _REQUIRED_BITS[code]
-    good &= (present & ~_OPTIONAL_BITS[code]) == required
+    good &= (given & ~_OPTIONAL_BITS[code]) == required
     t = values.read_times(cells["t"], unit)
     duration = values.read_durations(cells["duration"], absent=-1)
     window, step = (values.read_durations(cells[field], absent=-1) for field in ("window", "step"))
