@@ -72,7 +72,7 @@ async def _keep_suspended(context: ReconcileContext, store: RoutingStore) -> Non
 
 
 async def _hear(context: ReconcileContext, store: RoutingStore) -> None:
-    """What drivers that run say about why they cannot go on: their pods only say that they are not ready."""
+    """What drivers that run say about why they cannot continue: their pods only say that they are not ready."""
     for name, job in context.jobs.items():
         if job.state not in ("starting", "running"):
             continue
