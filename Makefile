@@ -127,6 +127,10 @@ format: $(READY) ## format the code and fix what can be fixed automatically
 bench: $(CLUSTER) $(CONSOLE) ## measure performance, compared with the targets
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
+.PHONY: bench-compare
+bench-compare: $(READY) ## compare benchmarks with an earlier commit, in turn on this machine (COMMIT=v0.1 ARGS='crq segment')
+	@$(SPARK) $(BIN)/python -m tests.benchmarks.compare '$(COMMIT)' $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: $(READY) ## compare ranked queries with Lucene, and with PostGIS if it is installed: the same answers, and how fast
 	@scripts/peers.sh >/dev/null

@@ -225,9 +225,9 @@ class SnapshotRows:
     ) -> None:
         self._routing, self._space, self._longest = routing, space, longest
         self._wanted = list[Wanted]()
-        for number, query in enumerate(queries):
-            slots, (since, _) = tuple(routing.slots_of(query)), reach_of(query, retention, watermark)
-            self._wanted.append(Wanted(number, query, since, slots, len(slots) == 1))
+        for number, (query, slots) in enumerate(zip(queries, routing.slots_of(queries), strict=True)):
+            since, _ = reach_of(query, retention, watermark)
+            self._wanted.append(Wanted(number, query, since, tuple(slots), len(slots) == 1))
 
     def rows(self, find: Find, tally: Tally) -> Iterator[Lines]:
         """The rows, some at a time, as what ``find`` finds comes in."""
