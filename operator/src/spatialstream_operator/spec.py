@@ -289,12 +289,12 @@ class Container:
         Raises:
             SettingError: Java would leave no memory to Python.
         """
-        given = fields.part("resources") if fields.has("resources") else Fields(_RESOURCES, fields.at("resources"))
-        requests, limits = (_amounts(given.part(name)) for name in ("requests", "limits"))
+        resources = fields.part("resources") if fields.has("resources") else Fields(_RESOURCES, fields.at("resources"))
+        requests, limits = (_amounts(resources.part(name)) for name in ("requests", "limits"))
         if "memory" not in requests | limits:
             limits["memory"] = _MEMORY
         text, place = (limits, "limits") if "memory" in limits else (requests, "requests")
-        memory = parse_quantity(text["memory"], f"{given.at(place)}.memory") // MEBIBYTE
+        memory = parse_quantity(text["memory"], f"{resources.at(place)}.memory") // MEBIBYTE
         heap = min(max(memory // 2, _LEAST_HEAP), _LARGEST_HEAP)
         if fields.has("jvmHeap"):
             heap = parse_heap(fields.text("jvmHeap"), fields.at("jvmHeap"))

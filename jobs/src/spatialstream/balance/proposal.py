@@ -285,13 +285,13 @@ class _Attempts:
             raise SettingError("strategy", f"{problem}; try again later")
         planned = self._planned(sample)
         check_sample(_made(self.version, self.kind), sample.objects, sample.queries)
-        made = rebuild(self.version, self.counts, sample, self.statistics, self.settings, planned)
+        rebuilt = rebuild(self.version, self.counts, sample, self.statistics, self.settings, planned)
         note = f"from {len(sample.objects):,} objects and {len(sample.queries):,} queries"
         reason = "" if planned is None else planned.reason
         if reason:
             note += f"; {reason}"
-        index, changes = made.index, made.index.composition()
-        proposal = self._proposal("rebuild", index, made.mapping, index.leaves.load, made.origins, changes, note)
+        index, changes = rebuilt.index, rebuilt.index.composition()
+        proposal = self._proposal("rebuild", index, rebuilt.mapping, index.leaves.load, rebuilt.origins, changes, note)
         return replace(proposal, reason=reason)
 
     def _planned(self, sample: Sample) -> Plan | None:
@@ -337,16 +337,16 @@ def usable(
 ) -> list[str]:
     """The strategies that can be applied to a version with this sample; ``kind`` as in :func:`propose`."""
     objects = 0 if sample is None else len(sample.objects)
-    missing = set(STRATEGIES) - set(_strategies(version, kind))
+    unavailable = set(STRATEGIES) - set(_strategies(version, kind))
     if objects < ENOUGH:
-        missing.add("rebuild")
+        unavailable.add("rebuild")
     elif sample is not None:
         made = kind_named(_made(version, kind)).implementation
         if made.lacking(sample.objects, sample.queries):
-            missing.add("rebuild")
+            unavailable.add("rebuild")
     if not objects:
-        missing |= kind_named(version.index.kind).implementation.sampled
-    return [each for each in strategies if each not in missing]
+        unavailable |= kind_named(version.index.kind).implementation.sampled
+    return [each for each in strategies if each not in unavailable]
 
 
 def _made(version: RoutingVersion, kind: str | None) -> str:

@@ -62,7 +62,7 @@ def check_area_name(value: object, field: str = "area") -> str:
     if not isinstance(value, str):
         raise RecordError(field, f"{value!r} is not the name of an area")
     if not value.isprintable() or value != value.strip():
-        raise RecordError(field, f"{value!r} is no name: it has a control character, or a space at an end")
+        raise RecordError(field, f"{value!r} is not a name: it has a control character, or a space at an end")
     if not 1 <= (size := len(value.encode(errors="replace"))) <= _LONGEST_AREA:
         raise RecordError(field, f"has {size} bytes; the name of an area has 1 to {_LONGEST_AREA}")
     return value

@@ -31,8 +31,16 @@ from spatialstream.stages.kinds import SNAPSHOT
 from spatialstream.stages.kinds.base import Columns, Objects, stack
 from spatialstream.stages.routing import Routing
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.short_rows import SHORT, items_of, short_row
-from spatialstream.stages.snapshots import BLOCK_BYTES, nbytes, reach_of, rows_of, search
+from spatialstream.stages.snapshots import (
+    BLOCK_BYTES,
+    SHORT,
+    items_of,
+    nbytes,
+    reach_of,
+    rows_of,
+    search,
+    short_row,
+)
 from spatialstream.stages.two_phase import others_of
 from spatialstream.stages.views import RoundId, view_of
 
@@ -188,10 +196,10 @@ class Tally(Protocol):
         """So many bytes more have been found; ``listed``: objects that are all in a row. Raises if it is too much."""
 
     def making(self, size: int) -> AbstractContextManager[object]:
-        """Entered while rows are made of so many bytes."""
+        """Entered while rows are made of ``size`` bytes."""
 
     def sent(self, size: int) -> None:
-        """What was found, so many bytes, is not held any more, nor are the rows made of it."""
+        """Release ``size`` bytes of what was found, with the rows made of it."""
 
 
 class SnapshotRows:

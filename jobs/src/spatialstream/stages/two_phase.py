@@ -81,13 +81,13 @@ def second_phase(rows: Sequence[Block], routing: Routing, space: Space) -> Secon
     if again is None:
         return None
     later = numbers(again, "number")
-    kept = [(0, messages.ASKED, again)]
+    blocks = [(0, messages.ASKED, again)]
     for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS):
         parts = [content for _, each, content in rows if each == kind]
         if parts:  # there are no objects if no query of this part of MERGE has found any
-            kept.append((0, kind, _only(one_table(parts), later)))
+            blocks.append((0, kind, _only(one_table(parts), later)))
     slots = again.column("slots").flatten().to_numpy()
-    return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
+    return Second(later, tuple(blocks), tuple(np.unique(slots).tolist()))
 
 
 def still_to_ask(rows: Sequence[Block], routing: Routing, space: Space) -> pa.RecordBatch | None:

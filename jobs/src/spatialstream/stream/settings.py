@@ -176,12 +176,12 @@ class StreamSettings:
                 )
             storage.create(STREAM.marker, json.dumps({**identity, "incarnation": uuid.uuid4().hex[:12]}).encode())
         way_out = "start again with another checkpoint"
-        known = get_json(storage, STREAM.marker, way_out)
-        if not isinstance(known, dict):
+        marker = get_json(storage, STREAM.marker, way_out)
+        if not isinstance(marker, dict):
             raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
-        if known.get("format") != FORMAT:
+        if marker.get("format") != FORMAT:
             raise StateError(f"{storage.place} was written by an incompatible version of this program; {way_out}")
         for name, value in identity.items():
-            if known.get(name) != value:
-                raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
-        return str(known.get("incarnation", ""))
+            if marker.get(name) != value:
+                raise StateError(f"{storage.place} belongs to a stream with {name} {marker.get(name)!r}, not {value!r}")
+        return str(marker.get("incarnation", ""))

@@ -21,7 +21,7 @@ words, which is more than a record can have, sums of squares stay below 2^57."""
 
 
 def weight(objects: int, frequency: int) -> int:
-    """The weight of a word that ``frequency`` (at least 1) of so many objects have; 0 without objects."""
+    """The weight of a word that ``frequency`` (at least 1) of the objects have; 0 without objects."""
     return round(math.log(objects / frequency) * UNIT) if objects else 0
 
 
