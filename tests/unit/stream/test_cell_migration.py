@@ -29,7 +29,10 @@ SLOTS = 3
 
 
 class Migrating(Simulation):
-    """A simulation whose versions are made by CM alone, from random loads and all records."""
+    """A simulation whose versions are made by CM alone, from random loads and all records.
+
+    Now and then checking is so dear that dividing words pays, also those of few objects.
+    """
 
     def __init__(self, *given: Any, **more: Any) -> None:
         self.changes: Counter[str] = Counter()
@@ -42,17 +45,13 @@ class Migrating(Simulation):
         counts = [np.array([self.random.randrange(100) for _ in active.mapping], np.float64) for _ in range(3)]
         sample = Sample.of(self.work_settings.space, *self.sample, 1_000.0)
         limits = BalanceSettings(1.1, leaves=self.random.choice([16, 64]))
-        made = propose(active, LeafCounts(*counts, 1_000.0), sample.statistics(2), limits, "CM", number, sample)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("spatialstream.index.kd_t.adjuster.LEAST", 4)
+            patch.setattr("spatialstream.index.kd_t.workload.MATCH", self.random.choice([1e-3, 1e5]))
+            made = propose(active, LeafCounts(*counts, 1_000.0), sample.statistics(2), limits, "CM", number, sample)
         assert made is not None
         self.changes.update(made.changes.counts)
         return made.version
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells of few objects are divided by text too, and it pays, because checking is dear."""
-    monkeypatch.setattr("spatialstream.index.kd_t.adjuster.LEAST", 4)
-    monkeypatch.setattr("spatialstream.index.kd_t.workload.MATCH", 1e5)
 
 
 @pytest.mark.parametrize("serves", [EVERYTHING, SUBSCRIPTIONS])
@@ -71,11 +70,11 @@ def test_rows_are_the_oracles_while_cells_migrate(tmp_path: Path, seed: int, ser
         epoch_records=20,
         rule=TermRule(serves=serves),
     )
-    simulation = Migrating(tmp_path, space, stream.objects, stream.queries, setup, seed, chaos=0.006)
+    simulation = Migrating(tmp_path, space, stream.objects, stream.queries, setup, seed, chaos=0.01)
     simulation.run(0.5, 0.03)
 
     expected, _ = answers(stream.objects, stream.queries, space, None, 60_000)
     assert [str(each) for each in check(simulation.rows(), expected, 5)] == []
-    assert simulation.changes["textual_splits"] > 0
-    assert simulation.changes["cuts"] > 0
-    assert simulation.crashes > 3
+    assert simulation.changes["textual_splits"] + simulation.changes["cuts"] > 2
+    assert simulation.changes["moved"] > 2
+    assert simulation.crashes > 2
