@@ -108,6 +108,9 @@ _COLUMNS = ("slots", "objects", "candidates", "results")
 PASTRI = Path(__file__).with_name("pastri.md")
 """What is said of the figures of another paper, which :mod:`.pastri` measures; written by hand."""
 
+PS2STREAM = Path(__file__).with_name("ps2stream.md")
+"""Likewise of :mod:`.ps2stream`."""
+
 
 def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
     """The page."""
@@ -130,7 +133,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
             continue
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
         parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
-    return "\n".join(parts) + PASTRI.read_text()
+    return "\n".join(parts) + PASTRI.read_text() + PS2STREAM.read_text()
 
 
 TABLES = {"text": text.section}

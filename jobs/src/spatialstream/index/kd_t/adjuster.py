@@ -164,7 +164,7 @@ class _State:
     def loads(self) -> Floats:
         """Of the slots, float64[slots]."""
         leaves = [leaf for cell in self.cells for leaf in cell.leaves]
-        loads: Floats = np.bincount([leaf.slot for leaf in leaves], [leaf.load for leaf in leaves], self.slots)
+        loads = np.bincount([leaf.slot for leaf in leaves], [leaf.load for leaf in leaves], self.slots)
         return loads.astype(np.float64)
 
     def of_slot(self, slot: int) -> list[tuple[int, int]]:
@@ -272,9 +272,9 @@ class _State:
         load, size = (np.array(each) for each in zip(*(self._figures(pieces, *unit) for unit in units), strict=True))
         chosen = greedy(load, size, gap / 2, gap)
         for unit in chosen.tolist():
-            place, part = units[unit]
+            (cell, share), part = units[unit]
             if part is None:
-                self.send(*place, light)
+                self.send(cell, share, light)
                 self.done.moved += 1
             else:
                 part.moves = True
