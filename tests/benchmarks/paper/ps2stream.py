@@ -272,7 +272,7 @@ def migrations(n: int, seed: int) -> list[Migration]:
     sizes += np.bincount(np.repeat(np.arange(n), np.diff(asked.keywords.offsets)), terms, n)
     count = gi2.SIDE * gi2.SIDE
     load = np.bincount(places, minlength=count).astype(np.float64) * np.bincount(cells, minlength=count)
-    size = np.bincount(cells, sizes[row], count)
+    size = np.bincount(cells, sizes[row], count).astype(np.float64)
     loads = np.bincount(slot_of, load, SLOTS)
     found = []
     for heavy, light in permutations(range(SLOTS), 2):
@@ -482,11 +482,11 @@ def judged(panel: str, found: Mapping[str, Mapping[float, Counts]], measure: str
 
 def table(panel: str, found: Mapping[str, Mapping[float, Counts]]) -> str:
     """All measures as a table in Markdown."""
-    lines = []
+    lines = list[str]()
     for series, points in found.items():
         for x, counts in points.items():
             if not lines:
-                lines = [f"| {panel} | at | {' | '.join(counts)} |", "|---" * (len(counts) + 2) + "|"]
+                lines += [f"| {panel} | at | {' | '.join(counts)} |", "|---" * (len(counts) + 2) + "|"]
             lines.append(f"| {series} | {x:g} | {' | '.join(f'{each:,.4g}' for each in counts.values())} |")
     return "\n".join(lines)
 

@@ -42,13 +42,14 @@ class Migrating(Simulation):
         if number == 0:
             return super().version(number)
         active = self.store.load(self.store.state().active.number)
-        counts = [np.array([self.random.randrange(100) for _ in active.mapping], np.float64) for _ in range(3)]
+        loads = np.array([self.random.randrange(100) for _ in active.mapping], np.float64)
+        counts = LeafCounts(loads, loads, loads[::-1].copy(), 1_000.0)
         sample = Sample.of(self.work_settings.space, *self.sample, 1_000.0)
         limits = BalanceSettings(1.1, leaves=self.random.choice([16, 64]))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("spatialstream.index.kd_t.adjuster.LEAST", 4)
             patch.setattr("spatialstream.index.kd_t.workload.MATCH", self.random.choice([1e-3, 1e5]))
-            made = propose(active, LeafCounts(*counts, 1_000.0), sample.statistics(2), limits, "CM", number, sample)
+            made = propose(active, counts, sample.statistics(2), limits, "CM", number, sample)
         assert made is not None
         self.changes.update(made.changes.counts)
         return made.version
