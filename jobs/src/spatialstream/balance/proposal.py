@@ -1,6 +1,6 @@
 """A proposal: a routing version that restores load balance, and the effects of adopting it (SSTD, section 5.1).
 
-Of PM, FM, FG, SM, SH and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
+Of PM, FM, FG, SM, SH, CM and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
 this order, each only if the previous one would not restore balance. If none would, the one that comes closest is
 proposed, with a note that says so. A strategy can also be requested by name. A proposal is bound to the version that it
 was computed from; its id depends on that version's number, the strategy and the contents of the new version.
@@ -184,8 +184,8 @@ def propose(
         settings: λ, ε and the maximum number of leaves.
         strategy: "auto", or one of the index's strategies, which is then proposed whether or not it is needed or helps.
         number: number of the new version; by default the next one.
-        sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM and SH need
-            some object in it.
+        sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM, SH and
+            CM need some object in it.
         kind: the kind of index that a rebuild makes, or :data:`~spatialstream.index.kinds.AUTO`: the planner chooses
             it; None: the version's.
 

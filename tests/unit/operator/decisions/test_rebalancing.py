@@ -537,3 +537,18 @@ def test_an_a_grid_is_adjusted_by_its_own_strategies_in_their_order():
     assert next_after("SM") == [Propose(("SH", "rebuild"), 1)]
     assert next_after("SH") == [Propose(("rebuild",), 1)]
     assert next_after("rebuild") == []
+
+
+def test_cells_of_a_kd_t_migrate_before_it_is_rebuilt():
+    kd_t = replace(AUTO, strategies=KINDS["kd-t"].strategies)
+    after = {
+        strategy: others(
+            advance(
+                replace(VERIFYING, proposal=replace(PM, strategy=strategy), over=T - 200_000),
+                look(T, routing=ACTIVE),
+                kd_t,
+            )
+        )[1:]
+        for strategy in ("FM", "CM")
+    }
+    assert after == {"FM": [Propose(("CM", "rebuild"), 1)], "CM": [Propose(("rebuild",), 1)]}
