@@ -1,8 +1,10 @@
 """Snapshot queries that are asked between rounds: the slots that they concern, and the rows of what those find.
 
 A query goes to the slots to which the router would send it; SKQs in two phases, first to the slot nearest to them, and
-then to those within the radius that it gives. All slots answer as of one round, so the rows are those that the stream
-itself gives for the same queries with their times, if they come with the next round.
+then to those within the radius that it gives. Slots whose signatures say that they have nothing for it are skipped
+(:mod:`~spatialstream.stages.signatures`); an SKQ whose nearest slot is skipped begins at the slot that has the nearest
+block with its words. All slots answer as of one round, so the rows are those that the stream itself gives for the same
+queries with their times, if they come with the next round.
 
 Slots answer in the order of the queries, and rows are made in that order while the answers come: what is held is about
 twice :data:`~spatialstream.stages.snapshots.BLOCK_BYTES`, or what is found for one query where that is more. This
@@ -25,13 +27,15 @@ from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.parsed_queries import packed, unpacked
 from spatialstream.model.queries import Nearest, Query
+from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.kinds import SNAPSHOT
 from spatialstream.stages.kinds.base import Columns, Objects, stack
-from spatialstream.stages.routing import Routing
+from spatialstream.stages.routing import Routing, widened
 from spatialstream.stages.rows import RowLimits
 from spatialstream.stages.short_rows import SHORT, items_of, short_row
+from spatialstream.stages.signatures import SlotPruning
 from spatialstream.stages.snapshots import BLOCK_BYTES, nbytes, reach_of, rows_of, search
 from spatialstream.stages.two_phase import others_of
 from spatialstream.stages.views import RoundId, view_of
@@ -204,6 +208,7 @@ class SnapshotRows:
         space: of the stream.
         retention: ms that the queries can look back; None: for ever.
         longest: bytes of a row; a longer one says so in place of its list; None: any length.
+        pruning: what is known, by now, of the slots' views of the round; None: nothing.
     """
 
     def __init__(
@@ -214,12 +219,25 @@ class SnapshotRows:
         space: Space,
         retention: int | None = None,
         longest: int | None = None,
+        pruning: Callable[[], SlotPruning] | None = None,
     ) -> None:
         self._routing, self._space, self._longest = routing, space, longest
+        self._pruning = pruning or (lambda: SlotPruning(space, routing.slots, {}))
         self._wanted = list[Wanted]()
         for number, query in enumerate(queries):
-            slots, (since, _) = tuple(routing.slots_of(query)), reach_of(query, retention, watermark)
+            since, _ = reach_of(query, retention, watermark)
+            slots = self._first(query, since)
             self._wanted.append(Wanted(number, query, since, slots, len(slots) == 1))
+
+    def _first(self, query: Query, since: int) -> tuple[int, ...]:
+        """The slots that are asked first, at least one: somebody has to say that there is nothing."""
+        slots, at, pruning = self._routing.slots_of(query), query.selection, self._pruning()
+        kept = pruning.may_have(slots, query, since, query.predicate.region)
+        if not kept and isinstance(at, Nearest):
+            others = self._routing.reaching(None, since, query.t)
+            nearest = pruning.nearest(others, query, since, (at.x, at.y))
+            kept = [] if nearest is None else [nearest]
+        return tuple(kept or [slots[0] if pruning.here is None else pruning.here])
 
     def rows(self, find: Find, tally: Tally) -> Iterator[Lines]:
         """The rows, some at a time, as what ``find`` finds comes in."""
@@ -271,6 +289,8 @@ class SnapshotRows:
         distance = np.concatenate([part["distance"] for part in parts]) if parts else np.empty(0)
         within = float(distance[k - 1]) if len(distance) >= k else np.inf
         slots = others_of(first.query, at, within, first.since, slot, self._routing, self._space)
+        region = Circle(at.x, at.y, widened(within, self._space)) if within < np.inf else None
+        slots = self._pruning().may_have(slots, first.query, first.since, region)
         return replace(first, slots=tuple(slots), alone=False, within=within) if slots else None
 
     def _made(self, batch: Mapping[int, Sequence[Columns]], size: int, tally: Tally) -> Lines:

@@ -1,0 +1,195 @@
+"""What a query coordinator knows of the views of slots: their signatures, its own and those that other actors send.
+
+Signatures of an actor's own slots are there with the views. Those of the others are asked for while queries with words
+are answered, once a round and actor, and in the background: no query waits for them. An actor sends for each of its
+slots which segments its view of the round has, and the signatures of those that the asking one does not have yet. So
+after the first time only what a round has added is sent, about 6 bytes an object, and once more for each merge of
+segments.
+
+Until they have come, and of slots whose actor does not answer, nothing is known, and these slots are asked
+(:mod:`spatialstream.stages.signatures`). A query is about one round; signatures of another round are never used for it.
+
+The signatures of others take :data:`MEMORY` bytes at most: of segments beyond, only the times are known.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+
+from spatialstream.actors.call_pool import CallPool
+from spatialstream.actors.read_point import LocatedReadPoint
+from spatialstream.actors.wire import raised
+from spatialstream.connectors.calls import called
+from spatialstream.local.snapshot.signatures import Signatures, SignedSegment
+from spatialstream.model.arrays import pack_arrays, unpack_arrays
+from spatialstream.model.queries import Query
+from spatialstream.stages.signatures import Signed, SlotPruning, has_words
+from spatialstream.stages.tasks import World
+from spatialstream.stages.views import RoundId, view_of, views_here
+
+__all__ = ["MEMORY", "SignatureCache", "signatures_here"]
+
+MEMORY = 64 << 20
+"""Maximum bytes of the signatures of other actors' slots, all together: those of about ten million objects."""
+
+_SECONDS = 5.0
+"""Timeout of an answer with signatures."""
+
+
+class SignatureCache:
+    """The signatures that a coordinator knows; thread-safe.
+
+    Args:
+        world: of the actor.
+        secret: of the job.
+        calls: to other actors.
+        memory: maximum bytes of what others have sent.
+        start: calls a function in the background.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        secret: str,
+        calls: CallPool,
+        memory: int = MEMORY,
+        start: Callable[[Callable[[], None]], object] = called,
+    ) -> None:
+        self._world, self._secret, self._calls, self._memory, self._start = world, secret, calls, memory, start
+        self._lock = threading.Lock()
+        self._round: RoundId | None = None
+        self._own: dict[int, Signed] = {}
+        self._sent: dict[int, tuple[RoundId, Signed]] = {}
+        self._asking, self._asked = set[str](), set[str]()
+        self._pruning: SlotPruning | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what others have sent."""
+        return sum(_size(each) for _, signed in self._sent.values() for each in signed)
+
+    def pruning(self, known: LocatedReadPoint, queries: Iterable[Query]) -> Callable[[], SlotPruning]:
+        """What is known of the views of a round, whenever it is called; others are asked if queries have words."""
+        self._turn_to(known)
+        if any(has_words(query) for query in queries):
+            for address, slots in self._unknown(known):
+                self._start(lambda address=address, slots=slots: self._fetch(address, known.read_point.round, slots))
+        return lambda: self._now(known)
+
+    def _turn_to(self, known: LocatedReadPoint) -> None:
+        """Look for views of a round here, unless it was done."""
+        done = known.read_point.round
+        with self._lock:
+            if self._round == done:
+                return
+            slots = range(known.read_point.routing.slots)
+            views = views_here(self._world.storage.place, slots, done)
+            self._own = {slot: view.objects.signed for slot, view in views.items()}
+            self._round, self._asked, self._pruning = done, set(), None
+            self._sent = {slot: each for slot, each in self._sent.items() if slot not in self._own}
+
+    def _unknown(self, known: LocatedReadPoint) -> list[tuple[str, list[int]]]:
+        """The actors that are to be asked, and for which slots; they are not asked again for this round."""
+        with self._lock:
+            if self._round != known.read_point.round:
+                return []
+            slots = dict[str, list[int]]()
+            for slot, address in known.actors.items():
+                if slot not in self._own and address not in self._asked | self._asking:
+                    slots.setdefault(address, []).append(slot)
+            self._asked |= slots.keys()
+            self._asking |= slots.keys()
+            return [*slots.items()]
+
+    def _now(self, known: LocatedReadPoint) -> SlotPruning:
+        """What is known of the views of a round now."""
+        done, routing = known.read_point.round, known.read_point.routing
+        with self._lock:
+            if self._round != done:  # another query is about a newer one
+                return SlotPruning(self._world.settings.space, routing.slots, {})
+            if self._pruning is None:
+                sent = {slot: signed for slot, (of, signed) in self._sent.items() if of == done}
+                here = next(iter(self._own), None)
+                self._pruning = SlotPruning(self._world.settings.space, routing.slots, sent | self._own, here)
+            return self._pruning
+
+    # -------------------------------------------------------------------------------------------------------- fetching
+
+    def _fetch(self, address: str, done: RoundId, slots: Sequence[int]) -> None:
+        """Ask an actor for the signatures of its slots. If it does not send them, nothing is known of them."""
+        try:
+            with self._lock:
+                have = {slot: [*_by_key(self._sent[slot][1])] if slot in self._sent else [] for slot in slots}
+                room = self._memory - self.nbytes
+            body = json.dumps({"round": done, "signatures": have, "room": room}).encode()
+            with closing(self._calls.ask(address, self._secret, body, _SECONDS)) as messages:
+                for message in messages:
+                    self._take(message, done)
+        except Exception:  # noqa: BLE001 - the query itself finds out what is wrong with the actor
+            pass
+        finally:
+            with self._lock:
+                self._asking.discard(address)
+
+    def _take(self, message: bytes, done: RoundId) -> None:
+        """Keep what a message says of a slot."""
+        head, _, data = message.partition(b"\n")
+        given = json.loads(head)
+        if "failed" in given:
+            raise raised(given["failed"])
+        slot, at = int(given["slot"]), 0
+        with self._lock:
+            before = _by_key(self._sent[slot][1]) if slot in self._sent else {}
+            signed = list[SignedSegment]()
+            for t_min, t_max, key, size in given["segments"]:
+                signatures = before.get(key)
+                if size is not None:  # a copy, so that its numbers are aligned in memory
+                    arrays, _ = unpack_arrays(pa.py_buffer(data[at : at + size]), key)
+                    signatures = Signatures.from_arrays({name: each.copy() for name, each in arrays.items()}, key=key)
+                    at += size
+                signed.append(SignedSegment(t_min, t_max, signatures))
+            if slot not in self._own:
+                self._sent[slot], self._pruning = (done, signed), None
+
+
+def _size(segment: SignedSegment) -> int:
+    return 0 if segment.signatures is None else segment.signatures.nbytes
+
+
+def _by_key(signed: Signed) -> dict[str, Signatures]:
+    return {each.signatures.key: each.signatures for each in signed if each.signatures is not None}
+
+
+def signatures_here(place: str, done: RoundId, have: Mapping[str, Sequence[str]], room: int) -> Iterator[bytes]:
+    """What is known of slots of this process, for :class:`SignatureCache` in another one: a message for each slot.
+
+    Args:
+        place: of the storage of the slots' state.
+        done: a round that is done.
+        have: of each slot the keys of signatures that the other one has.
+        room: bytes that it can take.
+
+    Raises:
+        Gone: a view of the round is not here.
+    """
+    for slot, keys in have.items():
+        segments, blobs = list[tuple[int, int, str, int | None]](), list[bytes]()
+        for each in view_of(place, int(slot), done).objects.signed:
+            key = "" if each.signatures is None else each.signatures.key
+            size = None
+            if each.signatures is not None and key not in keys and each.signatures.nbytes <= room:
+                room -= each.signatures.nbytes
+                blobs.append(b"".join(pack_arrays(each.signatures.to_arrays())))
+                size = len(blobs[-1])
+            segments.append((each.t_min, each.t_max, key, size))
+        yield b"\n".join([_head(slot=int(slot), segments=segments), b"".join(blobs)])
+
+
+def _head(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
