@@ -37,6 +37,7 @@ from spatialstream.model.errors import Gone, RecordError, TooLarge, Unavailable
 from spatialstream.model.queries import Query
 from spatialstream.model.times import check_time
 from spatialstream.stages import messages
+from spatialstream.stages.signatures import has_words
 from spatialstream.stages.snapshot_queries import Part, SnapshotRows, Wanted, found_here, gathered, joined, scattered
 from spatialstream.stages.tasks import World
 from spatialstream.stages.views import RoundId, views_here
@@ -165,7 +166,7 @@ class QueryCoordinator:
             def find(wanted: Sequence[Wanted]) -> Iterator[Part]:
                 return self._found(wanted, known, left(), opened)
 
-            pruning = self.signatures.pruning(known, queries)
+            pruning = self.signatures.pruning(known)
             given = read_point.routing, read_point.clock, settings.space, settings.retention, longest, pruning
             for numbers, lines in SnapshotRows(queries, *given).rows(find, tally):
                 yield from _pieces(numbers, lines, as_of, tally, self.message_bytes)
@@ -204,6 +205,9 @@ class QueryCoordinator:
             for address, slots in _by_actor(each.slots, here, known.actors).items():
                 by_actor.setdefault(address, []).append(replace(each, slots=slots))
         mine = by_actor.pop("", [])
+        self.signatures.learn(
+            known, (at for at, some in by_actor.items() if any(has_words(each.query) for each in some))
+        )
         streams = [(some, self._found_at(at, some, round_id, seconds, opened)) for at, some in by_actor.items()]
         return joined([*streams, (mine, found_here(place, round_id, mine))])
 

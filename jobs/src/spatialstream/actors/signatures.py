@@ -1,10 +1,11 @@
 """What a query coordinator knows of the views of slots: their signatures, its own and those that other actors send.
 
-Signatures of an actor's own slots are there with the views. Those of the others are asked for while queries with words
-are answered, once a round and actor, and in the background: no query waits for them. An actor sends for each of its
-slots which segments its view of the round has, and the signatures of those that the asking one does not have yet. So
-after the first time only what a round has added is sent, about 6 bytes an object, and once more for each merge of
-segments.
+Signatures of an actor's own slots are there with the views. Those of another actor are requested when it is asked for a
+query with words, and they are not known as of the query's round: once a round and actor, in the background, so no query
+waits for them, and the next ones can do without that actor. So there are never more requests for signatures than for
+searches: where rounds follow one another faster than queries, as many. An actor sends for each of its slots which
+segments its view of the round has, and the signatures of those that the asking one does not have yet: after the first
+time what the rounds since have added, about 6 bytes an object, and once more for each merge of segments.
 
 Until they have come, and of slots whose actor does not answer, nothing is known, and these slots are asked
 (:mod:`spatialstream.stages.signatures`). A query is about one round; signatures of another round are never used for it.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from typing import Any
 
@@ -28,8 +29,7 @@ from spatialstream.actors.wire import raised
 from spatialstream.connectors.calls import called
 from spatialstream.local.snapshot.signatures import Signatures, SignedSegment
 from spatialstream.model.arrays import pack_arrays, unpack_arrays
-from spatialstream.model.queries import Query
-from spatialstream.stages.signatures import Signed, SlotPruning, has_words
+from spatialstream.stages.signatures import Signed, SlotPruning
 from spatialstream.stages.tasks import World
 from spatialstream.stages.views import RoundId, view_of, views_here
 
@@ -74,13 +74,15 @@ class SignatureCache:
         """Bytes of what others have sent."""
         return sum(_size(each) for _, signed in self._sent.values() for each in signed)
 
-    def pruning(self, known: LocatedReadPoint, queries: Iterable[Query]) -> Callable[[], SlotPruning]:
-        """What is known of the views of a round, whenever it is called; others are asked if queries have words."""
+    def pruning(self, known: LocatedReadPoint) -> Callable[[], SlotPruning]:
+        """What is known of the views of a round, whenever it is called."""
         self._turn_to(known)
-        if any(has_words(query) for query in queries):
-            for address, slots in self._unknown(known):
-                self._start(lambda address=address, slots=slots: self._fetch(address, known.read_point.round, slots))
         return lambda: self._now(known)
+
+    def learn(self, known: LocatedReadPoint, addresses: Iterable[str]) -> None:
+        """Request what is not known of the views of actors, in the background."""
+        for address, slots in self._unknown(known, frozenset(addresses)):
+            self._start(lambda address=address, slots=slots: self._fetch(address, known.read_point.round, slots))
 
     def _turn_to(self, known: LocatedReadPoint) -> None:
         """Look for views of a round here, unless it was done."""
@@ -94,14 +96,14 @@ class SignatureCache:
             self._round, self._asked, self._pruning = done, set(), None
             self._sent = {slot: each for slot, each in self._sent.items() if slot not in self._own}
 
-    def _unknown(self, known: LocatedReadPoint) -> list[tuple[str, list[int]]]:
-        """The actors that are to be asked, and for which slots; they are not asked again for this round."""
+    def _unknown(self, known: LocatedReadPoint, addresses: Set[str]) -> list[tuple[str, list[int]]]:
+        """Which of some actors are to be asked, and for which slots; they are not asked again for this round."""
         with self._lock:
             if self._round != known.read_point.round:
                 return []
-            slots = dict[str, list[int]]()
+            slots, new = dict[str, list[int]](), addresses - self._asked - self._asking
             for slot, address in known.actors.items():
-                if slot not in self._own and address not in self._asked | self._asking:
+                if slot not in self._own and address in new:
                     slots.setdefault(address, []).append(slot)
             self._asked |= slots.keys()
             self._asking |= slots.keys()

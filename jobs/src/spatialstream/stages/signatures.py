@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from spatialstream.local.snapshot.signatures import SignedSegment, SlotSignatures, WordGroups
 from spatialstream.model.arrays import Floats
 from spatialstream.model.covers import region_parts
@@ -33,6 +35,7 @@ ANYTHING: Signed = (SignedSegment(-(2**62), 2**62),)
 """Of a slot of which nothing is known."""
 
 _FOREVER = 2**62
+_ANYWHERE = np.array([[-np.inf, -np.inf, np.inf, np.inf]])
 
 
 @lru_cache(4_096)
@@ -80,6 +83,6 @@ class SlotPruning:
         return self._signatures.nearest(slots, *asked, at, geographic=self._space.geographic)
 
     def _asked(self, query: Query, since: int, region: Region | None) -> tuple[WordGroups, Floats, tuple[int, int]]:
-        parts = region_parts(self._space, Regions.of([region]))[0]
+        parts = _ANYWHERE if region is None else region_parts(self._space, Regions.of([region]))[0]
         last = _FOREVER if isinstance(query.selection, Best) else query.t  # an SBQ may have an interval of its own
         return _words_of(query.predicate.expression.groups), parts, (since, last)

@@ -230,11 +230,6 @@ class WordGroups:
         self.hashes = hash_strings(pa.array([word for group in listed for word in group], pa.string()))
         self.ends = np.cumsum([0, *map(len, listed)]).astype(np.int64)
 
-    @property
-    def prunes(self) -> bool:
-        """Whether there is a block that lacks the words: none does if a group is empty."""
-        return bool(np.diff(self.ends).min() > 0)
-
 
 @kernel
 def _satisfied(lines: Words, first: int, count: int, hashes: Words, ends: Ints) -> bool:
