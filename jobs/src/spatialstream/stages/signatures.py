@@ -62,6 +62,11 @@ class SlotPruning:
         self._space, self._known, self.here = space, known, here
         self._signatures = SlotSignatures([known.get(slot, ANYTHING) for slot in range(slots)]) if known else None
 
+    @property
+    def knows(self) -> bool:
+        """Whether anything is known of any slot."""
+        return self._signatures is not None
+
     def may_have(self, slots: Sequence[int], query: Query, since: int, region: Region | None) -> list[int]:
         """Those of ``slots`` that may have objects that a query asks for, in their order.
 
@@ -75,10 +80,10 @@ class SlotPruning:
             return [*slots]
         return self._signatures.may_have(slots, *self._asked(query, since, region))
 
-    def nearest(self, slots: Sequence[int], query: Query, since: int, at: tuple[float, float]) -> int | None:
-        """That of :meth:`may_have`, in any region, which is likely to have the nearest object; None: there is none."""
+    def nearest(self, slots: Sequence[int], query: Query, since: int, at: tuple[float, float]) -> int:
+        """That of some slots of :meth:`may_have` which is likely to have the nearest object."""
         if self._signatures is None:
-            return slots[0] if slots else None
+            return slots[0]
         asked = self._asked(query, since, None)
         return self._signatures.nearest(slots, *asked, at, geographic=self._space.geographic)
 

@@ -3,7 +3,7 @@
 A query goes to the slots to which the router would send it; SKQs in two phases, first to the slot nearest to them, and
 then to those within the radius that it gives. Slots whose signatures say that they have nothing for it are skipped
 (:mod:`~spatialstream.stages.signatures`); an SKQ whose nearest slot is skipped begins at the slot that has the nearest
-block with its words. All slots answer as of one round, so the rows are those that the stream itself gives for the same
+block with its words, and one that only a few slots may have something for asks all of these at once. All slots answer as of one round, so the rows are those that the stream itself gives for the same
 queries with their times, if they come with the next round.
 
 Slots answer in the order of the queries, and rows are made in that order while the answers come: what is held is about
@@ -41,6 +41,10 @@ from spatialstream.stages.two_phase import others_of
 from spatialstream.stages.views import RoundId, view_of
 
 __all__ = ["Find", "Lines", "Part", "SnapshotRows", "Tally", "Wanted", "found_here", "gathered", "joined", "scattered"]
+
+_FEW = 4
+"""An SKQ asks all slots that may have something at once if these are at most a quarter of all: then one slot has hardly
+all that it looks for, and a second phase would only ask the others later."""
 
 Part = tuple[int, list[Columns]]
 """The number of a query, and what some slots have found for it."""
@@ -232,12 +236,23 @@ class SnapshotRows:
     def _first(self, query: Query, since: int) -> tuple[int, ...]:
         """The slots that are asked first, at least one: somebody has to say that there is nothing."""
         slots, at, pruning = self._routing.slots_of(query), query.selection, self._pruning()
-        kept = pruning.may_have(slots, query, since, query.predicate.region)
-        if not kept and isinstance(at, Nearest):
-            others = self._routing.reaching(None, since, query.t)
-            nearest = pruning.nearest(others, query, since, (at.x, at.y))
-            kept = [] if nearest is None else [nearest]
+        if isinstance(at, Nearest):
+            kept = self._nearest(query, since, slots, pruning) if pruning.knows else slots
+        else:
+            kept = pruning.may_have(slots, query, since, query.predicate.region)
         return tuple(kept or [slots[0] if pruning.here is None else pruning.here])
+
+    def _nearest(self, query: Query, since: int, slots: list[int], pruning: SlotPruning) -> list[int]:
+        """The slots where an SKQ begins: the nearest one, or all that may have something if these are few."""
+        everywhere = range(self._routing.slots)
+        there = pruning.may_have(everywhere, query, since, None)
+        if len(there) * _FEW <= len(everywhere):
+            return there
+        if slots[0] in there:
+            return slots
+        at = query.selection
+        assert isinstance(at, Nearest)
+        return [pruning.nearest(there, query, since, (at.x, at.y))]
 
     def rows(self, find: Find, tally: Tally) -> Iterator[Lines]:
         """The rows, some at a time, as what ``find`` finds comes in."""
@@ -283,7 +298,7 @@ class SnapshotRows:
     def _second(self, number: int, parts: Sequence[Columns]) -> Wanted | None:
         """The second phase of a query that needs one."""
         first = self._wanted[number]
-        if not isinstance(first.query.selection, Nearest):
+        if not isinstance(first.query.selection, Nearest) or len(first.slots) > 1:  # all that may have something
             return None
         (slot,), at, k = first.slots, first.query.selection, first.query.k
         distance = np.concatenate([part["distance"] for part in parts]) if parts else np.empty(0)

@@ -124,6 +124,8 @@ def test_a_filter_that_lacks_a_word_is_noticed() -> None:
     boxes[0:4], spans[0:2] = 9.0, 99
     for wrong, query in (
         (signatures_of(PLANE, without, 10), asked),
+        (replace(right, whole=signatures_of(PLANE, without, 10).whole), asked),
+        (replace(signatures_of(PLANE, without, 10), whole=right.whole), asked),
         (replace(right, boxes=boxes), (Box(0.0, 0.0, 0.05, 0.0), [("a",)], ALWAYS)),
         (replace(right, spans=spans), (None, [("a",)], (-1, 9))),
     ):
@@ -155,6 +157,10 @@ def test_few_words_that_are_not_there_look_as_if_they_were() -> None:
         for i in range(n)
     ) / (n * len(slots))
     assert two < 0.001
+    whole = SlotSignatures([[SignedSegment(*ALWAYS, signatures)]])
+    assert (
+        sum(len(whole.may_have([0], WordGroups([(f"absent-{i}",)]), EVERYWHERE, ALWAYS)) for i in range(n)) < 0.002 * n
+    )
 
 
 def _block(signatures: Signatures, i: int) -> Signatures:
@@ -165,6 +171,7 @@ def _block(signatures: Signatures, i: int) -> Signatures:
         signatures.spans[2 * i : 2 * i + 2].copy(),
         np.array([0, end - first]),
         signatures.lines[8 * first : 8 * end].copy(),
+        np.empty(0, np.uint64),
     )
 
 
@@ -221,5 +228,3 @@ def test_the_nearest_slot_is_that_of_the_nearest_block_with_the_words(space: Spa
         for words, there in ((("a",), every), (("w1",), every[1::2]), (("a", "w0"), every[::2])):
             found = made.nearest(every, WordGroups([words]), EVERYWHERE, ALWAYS, (x, y), geographic=space.geographic)
             assert found == min(there, key=lambda slot: distance(space, x, y, *places[slot]))
-    assert made.nearest(every, WordGroups([("b",)]), EVERYWHERE, ALWAYS, (0, 0), geographic=space.geographic) is None
-    assert made.nearest([], WordGroups([("a",)]), EVERYWHERE, ALWAYS, (0, 0), geographic=space.geographic) is None
