@@ -2,9 +2,10 @@
 
 A query goes to the slots to which the router would send it; SKQs in two phases, first to the slot nearest to them, and
 then to those within the radius that it gives. Slots whose signatures say that they have nothing for it are skipped
-(:mod:`~spatialstream.stages.signatures`); an SKQ whose nearest slot is skipped begins at the slot that has the nearest
-block with its words, and one that only a few slots may have something for asks all of these at once. All slots answer as of one round, so the rows are those that the stream itself gives for the same
-queries with their times, if they come with the next round.
+(:mod:`~spatialstream.stages.signatures`). An SKQ whose nearest slot is skipped begins at the slot that has the nearest
+block with its words; one for which only a few slots may have something asks all of these at once. All slots answer as
+of one round, so the rows are those that the stream itself gives for the same queries with their times, if they come
+with the next round.
 
 Slots answer in the order of the queries, and rows are made in that order while the answers come: what is held is about
 twice :data:`~spatialstream.stages.snapshots.BLOCK_BYTES`, or what is found for one query where that is more. This

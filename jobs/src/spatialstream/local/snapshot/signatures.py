@@ -7,18 +7,17 @@ filters", WEA 2007), in which all bits of a word are in one *line* of 512 bits, 
 
 A signature rules a query out if its box is outside the query's region, its timestamps are outside the query's range, or
 if of each of the query's groups of words a word is not in its filter. What it rules out has no object that satisfies
-the query; what it does not rule out may have none either: some 1 % of the words that a block does not have look as if
-it had them. So whoever skips what is ruled out finds all that there is to be found. A filter that lacks a word would
-lose objects.
+the query; what it does not rule out may have none either: some words that it does not have look as if it had them. So
+whoever skips what is ruled out finds all that there is to be found. A filter that lacks a word would lose objects.
 
-Of many blocks some one has any word, by 1 %. So a segment of several blocks has a filter of all its words too, with
-twice the bits for each: it rules out what the segment does not have but for 0.1 % of the words.
+Of many blocks some one has any word by chance. So a segment of several blocks has a filter of all its words too, which
+is wrong about one word in 200, and those of its blocks may be smaller: they are wrong about one in 17.
 
 A filter is a function of the set of words and the number of its lines, by a stable hash: it means the same in every
 process. Words with colliding hashes (which can be made up) cost a search of a block that could be skipped, no object.
 
-Cost: 10 bits for each distinct word of a block, about 5 bytes an object; 0.05 us an object to build, each time; a few nanoseconds
-to rule out a block, so some microseconds for a million objects.
+Cost: about 5 bytes an object with 8 words; 0.2 us an object to build, with each merge of its segment again; some
+nanoseconds to rule out a segment or a block.
 """
 
 from __future__ import annotations
@@ -41,15 +40,16 @@ from spatialstream.model.eight_bytes import signed
 from spatialstream.model.hashing import hash_bytes, hash_strings, mix
 from spatialstream.model.kernels import kernel
 
-__all__ = ["BITS", "BLOCK", "Signatures", "SignedSegment", "SlotSignatures", "WordGroups"]
+__all__ = ["BITS", "BLOCK", "BLOCK_BITS", "Signatures", "SignedSegment", "SlotSignatures", "WordGroups"]
 
 BLOCK = 1024
 """Number of objects of a block; the last one of a segment has fewer."""
 
-BITS = 10
-"""Bits of a block's filter for each of its words; that of a segment has twice as many."""
+BITS, BLOCK_BITS = 12, 6
+"""Bits for each word of a segment's filter, or that of its only block; and of those of its blocks if there are several.
+With 32 slots of 31,000 objects of the benchmarks' workload, 10 and 20 bits would be 9.6 bytes an object."""
 
-_PROBES = 6
+_PROBES = 5
 _LINE = 512
 _WORDS_OF_LINE = 8
 
@@ -105,7 +105,8 @@ def _sign(
     for code in range(terms):
         hashes[code] = mix(hash_bytes(data, word_offsets[code], word_offsets[code + 1]) ^ _OWN)
     boxes, spans, ends = np.empty(4 * blocks), np.empty(2 * blocks, np.int64), np.zeros(blocks + 1, np.int64)
-    lines = np.zeros(_WORDS_OF_LINE * (n // 12 + blocks), np.uint64)
+    lines = np.zeros(_WORDS_OF_LINE * (n // 16 + blocks), np.uint64)
+    bits = BITS if blocks == 1 else BLOCK_BITS
     seen, found = np.full(terms, -1, np.int64), np.empty(terms, np.int64)
     for block in range(blocks):
         first, last = block * size, min(n, (block + 1) * size)
@@ -126,14 +127,14 @@ def _sign(
                     m += 1
         boxes[4 * block], boxes[4 * block + 1], boxes[4 * block + 2], boxes[4 * block + 3] = west, south, east, north
         spans[2 * block], spans[2 * block + 1] = begin, end
-        start, more = ends[block], (m * BITS + _LINE - 1) // _LINE
+        start, more = ends[block], (m * bits + _LINE - 1) // _LINE
         ends[block + 1] = start + more
         if _WORDS_OF_LINE * ends[block + 1] > len(lines):
             lines = grown(lines, _WORDS_OF_LINE * start, 2 * _WORDS_OF_LINE * ends[block + 1])
             lines[_WORDS_OF_LINE * start :] = np.uint64(0)
         for i in range(m):
             _add(lines, start, more, hashes[found[i]])
-    several = (2 * terms * BITS + _LINE - 1) // _LINE if blocks > 1 else 0
+    several = (terms * BITS + _LINE - 1) // _LINE if blocks > 1 else 0
     whole = np.zeros(_WORDS_OF_LINE * several, np.uint64)
     if several > 0:
         for code in range(terms):
