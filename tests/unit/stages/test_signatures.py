@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,7 +101,7 @@ class Changing:
         self.asked += sum(len(each.slots) for each in wanted)
         return found_here(PLACE, self.read_point.round, wanted)
 
-    def rows(self, queries: Sequence[Query], known: dict[int, Signed] | None) -> list[dict[str, Any]]:
+    def rows(self, queries: Sequence[Query], known: Mapping[int, Signed] | None) -> list[dict[str, Any]]:
         """The rows of queries, and in ``asked`` how many slots were."""
         self.asked, point, lines = 0, self.read_point, dict[int, bytes]()
         pruning = None if known is None else lambda: SlotPruning(self.space, SLOTS, known, next(iter(known), None))
@@ -186,8 +186,8 @@ def _emptied(segment: SignedSegment) -> SignedSegment:
     signatures = segment.signatures
     if signatures is None:
         return segment
-    lines = {name: np.zeros_like(getattr(signatures, name)) for name in ("lines", "whole")}
-    return replace(segment, signatures=replace(signatures, **lines))
+    lines, whole = np.zeros_like(signatures.lines), np.zeros_like(signatures.whole)
+    return replace(segment, signatures=replace(signatures, lines=lines, whole=whole))
 
 
 def test_signatures_of_a_round_before_would_lose_what_has_come_since(stream: Changing) -> None:
@@ -257,7 +257,8 @@ def test_of_a_slot_of_which_nothing_is_known_anything_is_assumed() -> None:
         {"type": "SKQ", "at": [4, 4], "k": 3, "id": "q", "t": 9, "duration": 5, "keywords": ["a"]}, PLANE
     )
     assert isinstance(query, Query)
-    for known in ({}, {0: ANYTHING}, {0: (), 1: ANYTHING}):
+    cases: list[dict[int, Signed]] = [{}, {0: ANYTHING}, {0: (), 1: ANYTHING}]
+    for known in cases:
         pruning = SlotPruning(PLANE, 3, known)
         there = [slot for slot in range(3) if known.get(slot) != ()]
         assert pruning.may_have([0, 1, 2], query, 4, None) == there

@@ -19,6 +19,8 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -82,7 +84,7 @@ class SignatureCache:
     def learn(self, known: LocatedReadPoint, addresses: Iterable[str]) -> None:
         """Request what is not known of the views of actors, in the background."""
         for address, slots in self._unknown(known, frozenset(addresses)):
-            self._start(lambda address=address, slots=slots: self._fetch(address, known.read_point.round, slots))
+            self._start(partial(self._fetch, address, known.read_point.round, slots))
 
     def _turn_to(self, known: LocatedReadPoint) -> None:
         """Look for views of a round here, unless it was done."""
@@ -153,7 +155,8 @@ class SignatureCache:
                 signatures = before.get(key)
                 if size is not None:  # a copy, so that its numbers are aligned in memory
                     arrays, _ = unpack_arrays(pa.py_buffer(data[at : at + size]), key)
-                    signatures = Signatures.from_arrays({name: each.copy() for name, each in arrays.items()}, key=key)
+                    copied = Signatures.from_arrays({name: each.copy() for name, each in arrays.items()})
+                    signatures = replace(copied, key=key)
                     at += size
                 signed.append(SignedSegment(t_min, t_max, signatures))
             if slot not in self._own:

@@ -37,6 +37,7 @@ EVERYWHERE = np.array([[-np.inf, -np.inf, np.inf, np.inf]])
 ALWAYS = (-(2**62), 2**62)
 
 Groups = Sequence[Sequence[str]]
+Asked = tuple[Region | None, Groups, tuple[int, int]]
 Slots = list[tuple[list[SpatialObject], Signatures | None]]
 
 groups = st.lists(
@@ -118,18 +119,19 @@ def test_a_filter_that_lacks_a_word_is_noticed() -> None:
     """The check above is one: it fails if one word of one object was left out, or any block's box or times."""
     objects = [SpatialObject(str(i), i, 0.01 * i, 0.0, ("a", f"w{i}")) for i in range(100)]
     right = signatures_of(PLANE, objects, 10)
-    asked = None, [("w37",)], ALWAYS
+    asked: Asked = None, [("w37",)], ALWAYS
     assert check(PLANE, [(objects, right)], *asked) == [0]
     without = [replace(each, terms=("a",)) if each.id == "37" else each for each in objects]
     boxes, spans = right.boxes.copy(), right.spans.copy()
     boxes[0:4], spans[0:2] = 9.0, 99
-    for wrong, query in (
+    cases: list[tuple[Signatures, Asked]] = [
         (signatures_of(PLANE, without, 10), asked),
         (replace(right, whole=signatures_of(PLANE, without, 10).whole), asked),
         (replace(signatures_of(PLANE, without, 10), whole=right.whole), asked),
         (replace(right, boxes=boxes), (Box(0.0, 0.0, 0.05, 0.0), [("a",)], ALWAYS)),
         (replace(right, spans=spans), (None, [("a",)], (-1, 9))),
-    ):
+    ]
+    for wrong, query in cases:
         assert check(PLANE, [(objects, right)], *query) == [0]
         with pytest.raises(AssertionError, match="was ruled out"):
             check(PLANE, [(objects, wrong)], *query)
@@ -205,7 +207,8 @@ def test_signatures_are_the_same_when_they_have_been_written(terms: tuple[str, .
         assert again.signatures.to_arrays()[name].tolist() == array.tolist()
     assert again.nbytes == segment.nbytes > segment.signatures.nbytes
     assert again.signatures.key != segment.signatures.key, "who has the one does not take the other for known"
-    for groups_asked, there in (([("a",)], bool(terms)), ([()], True), ([("b",), ("überlänge",)], bool(terms))):
+    cases: list[tuple[Groups, bool]] = [([("a",)], bool(terms)), ([()], True), ([("b",), ("überlänge",)], bool(terms))]
+    for groups_asked, there in cases:
         made = SlotSignatures([[each.signed] for each in (segment, again)])
         kept = made.may_have([0, 1], WordGroups(groups_asked), EVERYWHERE, (4, 5))
         assert kept == ([0, 1] if there else [])

@@ -182,9 +182,9 @@ class Signatures:
         return {f"signature_{name}": getattr(self, name) for name in _ARRAYS}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], **key: str) -> Signatures:
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Signatures:
         """Deserialize the result of :meth:`to_arrays`, without a copy."""
-        return cls(*(arrays[f"signature_{name}"] for name in _ARRAYS), **key)
+        return cls(*(arrays[f"signature_{name}"] for name in _ARRAYS))
 
 
 _ARRAYS = ("boxes", "spans", "ends", "lines", "whole")
@@ -194,7 +194,7 @@ _ARRAYS = ("boxes", "spans", "ends", "lines", "whole")
 
 
 _ROW = np.dtype(
-    [(name, np.int64) for name in ("t_min", "t_max", "known")] + [(name, np.int64, 2) for name in _ARRAYS]  # type: ignore[arg-type]
+    [(name, np.int64, 2) if name in _ARRAYS else (name, np.int64) for name in ("t_min", "t_max", "known", *_ARRAYS)]
 )
 """A segment in a table of kernels: its times, whether it has signatures, and address and length of their arrays."""
 
