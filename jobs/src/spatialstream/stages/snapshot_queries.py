@@ -236,24 +236,21 @@ class SnapshotRows:
 
     def _first(self, query: Query, since: int) -> tuple[int, ...]:
         """The slots that are asked first, at least one: somebody has to say that there is nothing."""
-        slots, at, pruning = self._routing.slots_of(query), query.selection, self._pruning()
-        if isinstance(at, Nearest):
-            kept = self._nearest(query, since, slots, pruning) if pruning.knows else slots
+        pruning = self._pruning()
+        if isinstance(query.selection, Nearest):
+            kept = self._nearest(query, query.selection, since, pruning)
         else:
-            kept = pruning.may_have(slots, query, since, query.predicate.region)
-        return tuple(kept or [slots[0] if pruning.here is None else pruning.here])
+            kept = pruning.may_have(self._routing.slots_of(query), query, since, query.predicate.region)
+        return tuple(kept or [self._routing.slots_of(query)[0] if pruning.here is None else pruning.here])
 
-    def _nearest(self, query: Query, since: int, slots: list[int], pruning: SlotPruning) -> list[int]:
+    def _nearest(self, query: Query, at: Nearest, since: int, pruning: SlotPruning) -> list[int]:
         """The slots where an SKQ begins: the nearest one, or all that may have something if these are few."""
         everywhere = range(self._routing.slots)
-        there = pruning.may_have(everywhere, query, since, None)
+        there = pruning.may_have(everywhere, query, since, None) if pruning.knows else everywhere
         if len(there) * _FEW <= len(everywhere):
-            return there
-        if slots[0] in there:
-            return slots
-        at = query.selection
-        assert isinstance(at, Nearest)
-        return [pruning.nearest(there, query, since, (at.x, at.y))]
+            return [*there]
+        slots = self._routing.slots_of(query)
+        return slots if slots[0] in there else [pruning.nearest(there, query, since, (at.x, at.y))]
 
     def rows(self, find: Find, tally: Tally) -> Iterator[Lines]:
         """The rows, some at a time, as what ``find`` finds comes in."""
@@ -304,9 +301,13 @@ class SnapshotRows:
         (slot,), at, k = first.slots, first.query.selection, first.query.k
         distance = np.concatenate([part["distance"] for part in parts]) if parts else np.empty(0)
         within = float(distance[k - 1]) if len(distance) >= k else np.inf
-        slots = others_of(first.query, at, within, first.since, slot, self._routing, self._space)
         region = Circle(at.x, at.y, widened(within, self._space)) if within < np.inf else None
-        slots = self._pruning().may_have(slots, first.query, first.since, region)
+        others = [each for each in range(self._routing.slots) if each != slot]
+        left = self._pruning().may_have(others, first.query, first.since, region)
+        if not left:
+            return None
+        reached = others_of(first.query, at, within, first.since, slot, self._routing, self._space)
+        slots = sorted({*reached} & {*left})
         return replace(first, slots=tuple(slots), alone=False, within=within) if slots else None
 
     def _made(self, batch: Mapping[int, Sequence[Columns]], size: int, tally: Tally) -> Lines:
