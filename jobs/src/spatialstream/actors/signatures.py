@@ -5,7 +5,7 @@ query with words, and they are not known as of the query's round: once a round a
 waits for them, and the next ones can do without that actor. So there are never more requests for signatures than for
 searches: where rounds follow one another faster than queries, as many. An actor sends for each of its slots which
 segments its view of the round has, and the signatures of those that the asking one does not have yet: after the first
-time what the rounds since have added, about 6 bytes an object, and once more for each merge of segments.
+time what the rounds since have added, 6 to 8 bytes an object, and once more for each merge of segments.
 
 Until they have come, and of slots whose actor does not answer, nothing is known, and these slots are asked
 (:mod:`spatialstream.stages.signatures`). A query is about one round; signatures of another round are never used for it.
@@ -38,7 +38,7 @@ from spatialstream.stages.views import RoundId, view_of, views_here
 __all__ = ["MEMORY", "SignatureCache", "signatures_here"]
 
 MEMORY = 64 << 20
-"""Maximum bytes of the signatures of other actors' slots, all together: those of about ten million objects."""
+"""Maximum bytes of the signatures of other actors' slots, all together: those of some nine million objects."""
 
 _SECONDS = 5.0
 """Timeout of an answer with signatures."""
