@@ -16,7 +16,7 @@ is wrong about one word in 200, and those of its blocks may be smaller: they are
 A filter is a function of the set of words and the number of its lines, by a stable hash: it means the same in every
 process. Words with colliding hashes (which can be made up) cost a search of a block that could be skipped, no object.
 
-Cost: about 5 bytes an object with 8 words; 0.2 us an object to build, with each merge of its segment again; some
+Cost: about 6 bytes an object with 8 words; 0.2 us an object to build, with each merge of its segment again; some
 nanoseconds to rule out a segment or a block.
 """
 
