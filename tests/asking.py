@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from spatialstream.actors.coordinator import QueryCoordinator
+from spatialstream.actors.coordinator import MEMORY, QueryCoordinator
 from spatialstream.actors.query_endpoint import Request, rows_in
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint, ReadPoint
@@ -80,10 +80,10 @@ class AskedActors:
     ) -> None:
         self.newest, self.actors = newest, actors
         self.metrics = {name: QueryMetrics() for name in worlds}
-        more = () if memory is None else (memory,)
         self.coordinators = {
             name: QueryCoordinator(
-                *(world, SECRET, _Newest(self), _Calls(self), self._lose, self.metrics[name], *more),
+                *(world, SECRET, _Newest(self), _Calls(self), self._lose, self.metrics[name]),  # type: ignore[arg-type]
+                memory=MEMORY if memory is None else memory,
                 pause=lambda seconds: self.pause(seconds),
                 start=lambda do: do() if self.signing else None,
             )

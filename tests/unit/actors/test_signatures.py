@@ -19,7 +19,7 @@ from tests.asking import world_of
 from tests.unit.actors.test_coordinator import ACTORS, CLOCK, RECORDS, Cluster, request
 from tests.unit.client.test_snapshot_client import PLANE, SKQ, SLOTS, SRQ, STQ
 
-RARE = [
+RARE: list[dict[str, Any]] = [
     SKQ | {"k": 40, "keywords": ["w3"]},
     SKQ | {"keywords": ["never"]},
     SRQ | {"keywords": ["w1", "never"]},
@@ -45,8 +45,9 @@ def searched(cluster: Cluster) -> int:
 @pytest.mark.parametrize("name", ACTORS.values())
 def test_rows_are_the_same_and_others_are_asked_for_signatures_once_a_round(cluster: Cluster, name: str) -> None:
     others = sorted(set(ACTORS.values()) - {name})
+    cases: list[Any] = [RECORDS, RARE, RECORDS[::-1]]
     for number in range(3):
-        for records in (RECORDS, RARE, RECORDS[::-1]):
+        for records in cases:
             assert cluster.ask(records, name) == cluster.right(records)
         assert sorted((at, done) for at, done, _ in cluster.actors.signed) == [(each, (number, 0)) for each in others]
         cluster.actors.signed.clear()
@@ -65,7 +66,7 @@ def test_nobody_is_asked_for_what_nobody_has(cluster: Cluster) -> None:
 
 
 def test_queries_without_words_ask_for_no_signatures(cluster: Cluster) -> None:
-    records = [SRQ, SKQ, STQ, SRQ | {"none": ["w1"]}]
+    records: list[dict[str, Any]] = [SRQ, SKQ, STQ, SRQ | {"none": ["w1"]}]
     assert cluster.ask(records) == cluster.right(records)
     assert cluster.actors.signed == []
 

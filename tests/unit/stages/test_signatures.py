@@ -122,16 +122,17 @@ class Changing:
             region = {"circle": circle} if rng.integers(2) else {"box": box}
             t = clock - int(rng.choice([0, 0, 700, 3_000]))
             record: dict[str, Any] = {"id": f"q{i}", "t": t, "duration": int(rng.choice([300, 2_000, 9_000]))}
-            record |= [
+            kinds: list[dict[str, Any]] = [
                 {"type": "SRQ", "region": region},
                 {"type": "SKQ", "at": [x, y], "k": int(rng.choice([1, 5, 400]))},
                 {"type": "STQ", "region": region, "k": 5},
-            ][i % 3]
+            ]
             some = [f"w{word}" for word in rng.integers(0, WORDS, 3)]
-            record |= [
+            filters: list[dict[str, Any]] = [
                 *({}, {"keywords": some[:1]}, {"keywords": some[:2]}, {"any": [some[:2], some[2:]]}),
                 *({"none": some[:1]}, {"keywords": ["never"]}, {"any": [["never"], some[:1]]}),
-            ][int(rng.integers(7))]
+            ]
+            record |= kinds[i % 3] | filters[int(rng.integers(7))]
             query = parse_query(record, space)
             assert isinstance(query, Query)
             found.append(query)

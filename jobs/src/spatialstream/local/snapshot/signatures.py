@@ -26,7 +26,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -184,7 +184,7 @@ class Signatures:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Signatures:
         """Deserialize the result of :meth:`to_arrays`, without a copy."""
-        return cls(*(arrays[f"signature_{name}"] for name in _ARRAYS))
+        return cls(*cast("Any", [arrays[f"signature_{name}"] for name in _ARRAYS]))
 
 
 _ARRAYS = ("boxes", "spans", "ends", "lines", "whole")
