@@ -146,7 +146,7 @@ def leaves() -> list[Row]:
     """Leaves that SKQs reach, with and without signatures."""
     system, rows = paper.system(PAPER), list[Row]()
     stores = system.units("leaf").stores
-    pruning = SlotPruning(paper.SPACE, len(stores), {i: store.view().signed for i, store in enumerate(stores)})
+    pruning = SlotPruning(workloads.SPACE, len(stores), {i: store.view().signed for i, store in enumerate(stores)})
     slots = system.units("slot").stores
     held = sum(each.signatures.nbytes for store in slots for each in store.view().signed if each.signatures)
     for keywords in (1, 2, 3):
