@@ -545,7 +545,7 @@ def test_cells_of_a_kd_t_migrate_before_it_is_rebuilt():
         strategy: others(
             advance(
                 replace(VERIFYING, proposal=replace(PM, strategy=strategy), over=T - 200_000),
-                look(T, routing=ACTIVE),
+                observation(T, routing=ACTIVE),
                 kd_t,
             )
         )[1:]
