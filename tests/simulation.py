@@ -159,7 +159,7 @@ class Simulation:
             if item.stored is not None:
                 record = object_record(item, space)
             else:
-                record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
+                record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.said)}
                 record |= dict(item.properties)
             lanes[f"objects/{self.random.randrange(len(lanes) - 1)}"].append((item.t, json.dumps(record).encode()))
         for query in queries:

@@ -109,6 +109,16 @@ def test_ranking_of_a_stream_that_counts_no_words_is_refused(
     assert "ranking: counted words is given, and the stream s has no counted words" in capsys.readouterr().err
 
 
+def test_occurrences_of_a_stream_that_does_not_count_them_are_refused(
+    store: MemoryStore, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(store)
+    objects = written(tmp_path / "o.jsonl", OBJECT)
+    assert main(["load", "--stream", "s", "--objects", objects, "--term-counts", "--ranking"]) == 2
+    told = "term-counts: counted occurrences is given, and the stream s has no counted occurrences"
+    assert told in capsys.readouterr().err
+
+
 def test_without_the_streams_own_settings_those_of_the_options_apply(
     store: MemoryStore, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

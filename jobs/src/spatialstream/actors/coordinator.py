@@ -293,8 +293,8 @@ def _at(asked: Iterable[AskedQuery], clock: int) -> list[Query]:
     """
     queries, reasons = list[Query](), dict[int, str]()
     for number, (query, timed, checked) in enumerate(asked):
-        queries.append(query if timed else replace(query, t=clock))
         try:
+            queries.append(query if timed else query.at(clock))
             if checked is not None:
                 check_time(checked, clock)
             if timed and query.t > clock:

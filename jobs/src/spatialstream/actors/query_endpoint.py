@@ -80,6 +80,7 @@ class QueryEndpoint:
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         ranking: whether it counts words, so that queries may rank by them.
         serves: which queries it takes.
+        counts: whether it counts how often a text has each of its terms.
     """
 
     address: str
@@ -95,6 +96,7 @@ class QueryEndpoint:
     unicode: str = ""
     ranking: bool = False
     serves: str = EVERYTHING
+    counts: bool = False
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> QueryEndpoint:
@@ -106,6 +108,7 @@ class QueryEndpoint:
             "polygon_vertices": rule.polygon_vertices,
             "ranking": rule.ranking,
             "serves": rule.serves,
+            "counts": rule.counts,
             "properties": tuple(rule.properties.declarations),
             "fields": rule.fields or (),
         }
@@ -120,7 +123,8 @@ class QueryEndpoint:
         """The stream's term rule."""
         properties = Properties.parse(self.properties)
         limits = self.query_words, self.polygon_vertices, self.ranking
-        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties, self.fields, self.serves)
+        stop_words, kept = frozenset(self.stop_words), self.fields
+        return TermRule(stop_words, self.minimum_length, *limits, properties, kept, self.serves, self.counts)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:

@@ -292,6 +292,7 @@ def space_and_rule(spec: Mapping[str, Any], space: Space | None) -> tuple[Space,
         properties,
         tuple(spec.get("fields", ())),
         spec.get("serves", EVERYTHING),
+        terms.get("counts", False),
     )
 
 

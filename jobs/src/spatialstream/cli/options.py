@@ -29,6 +29,7 @@ from spatialstream.model.terms import (
     SERVES,
     SUBSCRIPTIONS,
     TermRule,
+    check_counts,
     extract_terms,
 )
 from spatialstream.model.times import TIME_UNITS, in_milliseconds, looks_like, parse_duration
@@ -68,6 +69,7 @@ _TERM_DEFAULTS: Mapping[str, Any] = {
     "query_words": QUERY_WORDS,
     "polygon_vertices": POLYGON_VERTICES,
     "ranking": False,
+    "term_counts": False,
     "fields": (),
 }
 _SHOWN_FILES = 5
@@ -143,6 +145,8 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add_polygon_vertices(parser)
     ranked = listed(lambda kind: kind.is_ranked)
     add("--ranking", action="store_true", help=f"count how many objects have each word, by which {ranked} rank")
+    text = f"count how often a text has each word, too, so that {ranked} weigh words by that; needs --ranking"
+    add("--term-counts", action="store_true", help=text)
     text = (
         "a property of objects, for conditions of queries (where): NAME:keyword, :number, :time or :boolean; repeatable"
     )
@@ -195,7 +199,8 @@ def term_rule(options: argparse.Namespace) -> TermRule:
     properties = Properties.parse(options.properties)
     kept = parse_fields(options.fields, properties)
     serves = getattr(options, "serves", EVERYTHING)
-    rule = TermRule(words, options.min_term_length, *limits, properties, kept, serves)
+    rule = TermRule(words, options.min_term_length, *limits, properties, kept, serves, options.term_counts)
+    check_counts(rule)
     check_fields(getattr(options, "columns", {}), rule)
     return rule
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "add_store", "complete", "settings"]
 
 _OPTIONS = (
-    *("space", "stop_words", "min_term_length", "query_words", "polygon_vertices", "ranking", "properties", "fields"),
+    *("space", "stop_words", "min_term_length", "query_words", "polygon_vertices", "ranking", "term_counts"),
+    *("properties", "fields"),
 )
 PATIENCE = 20.0
 """Seconds to wait for the first start of a stream's worker, if ZooKeeper's address is given."""
@@ -133,6 +134,7 @@ def _told(space: Space, rule: TermRule) -> Mapping[str, list[str]]:
         "query_words": [str(rule.query_words)],
         "polygon_vertices": [str(rule.polygon_vertices)],
         "ranking": ["counted words" if rule.ranking else "no counted words"],
+        "term_counts": ["counted occurrences" if rule.counts else "no counted occurrences"],
         "properties": sorted(rule.properties.declarations),
         "fields": sorted(rule.fields or ()),
     }

@@ -104,7 +104,10 @@ class Sample:
         """
         weight, query_weights = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         objects = replace(
-            objects, properties=PropertyColumns.none(len(objects)), stored=StoredFields.none(len(objects))
+            objects,
+            terms=objects.terms.counted(False),
+            properties=PropertyColumns.none(len(objects)),
+            stored=StoredFields.none(len(objects)),
         )
         ends = queries.take(np.flatnonzero(queries.code == CANCEL))
         rows = np.flatnonzero(queries.code != CANCEL)

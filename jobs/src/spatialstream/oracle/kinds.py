@@ -77,7 +77,7 @@ def _sbq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, 
     radius = reached((d for d, _ in candidates), best.k, by.radius, by.expansions)
 
     def score(d: float, o: SpatialObject) -> float:
-        s, t = space_score(d, radius), text_score(o.terms, by.words, corpus, by.static)
+        s, t = space_score(d, radius), text_score(o.said, by.asked, corpus, by.static)
         if by.half_life is not None:
             return decayed(by.shares[0], s, t, decay(query.t - o.t, by.half_life))
         assert by.between is not None
@@ -148,7 +148,7 @@ def _cbq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, R
         if frozenset(o.terms).isdisjoint(by.words):
             continue
         d = stream.distance(best.x, best.y, o)
-        score = forward(by.shares[0], space_score(d, by.radius), text_score(o.terms, by.words, corpus, static=True))
+        score = forward(by.shares[0], space_score(d, by.radius), text_score(o.said, by.asked, corpus, static=True))
         exponent, mantissa = forward_order(score, o.t - query.t, half_life)
         stored = shown(o, None)
         told = stream.ranked((d, -o.t, o.id, o.x, o.y, stored), query.fields) | {"score": score}

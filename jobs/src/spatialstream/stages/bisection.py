@@ -178,7 +178,9 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
     if is_query:
         fields = QueryBatch.from_arrow(record)[0].to_record()
     else:
-        fields = asdict(ObjectBatch.from_arrow(record)[0])
+        one = ObjectBatch.from_arrow(record)[0]
+        fields = asdict(replace(one, terms=one.said))
+        del fields["counts"]
         fields |= dict(fields.pop("properties")) | json.loads(f"{{{fields.pop('stored') or ''}}}")
     return json.dumps(fields, ensure_ascii=False)
 

@@ -352,7 +352,7 @@ class Ingest:
         """A record as it was parsed; of an object only the first terms."""
         if isinstance(record, SpatialObject):
             x, y = self.space.axes
-            fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.terms[:_ECHOED_TERMS]}
+            fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.said[:_ECHOED_TERMS]}
             return json.dumps(fields, ensure_ascii=False)
         return json.dumps(record.to_record(), ensure_ascii=False)
 
@@ -396,6 +396,7 @@ def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
     """The bytes of the terms, and of the fields that are kept, of each record in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
+    each += terms.counts is not None
     ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
     sizes = ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
     stored = batch.stored.column if isinstance(batch, ObjectBatch) else None

@@ -243,7 +243,7 @@ class SnapshotRows:
             self._wanted.append(Wanted(number, query, since, first, len(first) == 1))
 
     def _first(self, query: Query, since: int, slots: list[int]) -> tuple[int, ...]:
-        """Of the slots to which a query is routed those that are asked first: at least one has to say that it has none."""
+        """Those of its slots that a query asks first; at least one, which says that there is nothing."""
         pruning = self._pruning()
         if isinstance(query.selection, Nearest):
             kept = self._nearest(query, query.selection, since, slots, pruning)

@@ -45,6 +45,7 @@ class Columns(NamedTuple):
         table_keys: int64[m], see :mod:`spatialstream.local.snapshot.termtables`.
         table_offsets: int64[m + 1].
         tables: uint16.
+        counts: uint8, how often an object's text has a term, at the first unit of the term; empty: it is not counted.
         numbers: int32[v] or empty, see :class:`~spatialstream.local.snapshot.views.TermNumbers`; not of the segment.
         depth: level of the directory's nodes.
         t_min: least t.
@@ -68,6 +69,7 @@ class Columns(NamedTuple):
     table_keys: Ints
     table_offsets: Ints
     tables: npt.NDArray[np.uint16]
+    counts: Bytes
     numbers: Codes
     depth: int
     t_min: int
@@ -80,12 +82,12 @@ class Columns(NamedTuple):
 
 
 ARRAYS = Columns._fields[:17]
-"""Names of the arrays of a segment."""
+"""Names of the arrays of a segment, without ``counts``, which not every one has."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(get_args(get_args(hint)[1])[0])
     for name, hint in get_type_hints(Columns).items()
-    if name in (*ARRAYS, "numbers")
+    if name in (*ARRAYS, "counts", "numbers")
 }
 
 _ROW = np.dtype([(name, np.int64, 2) if name in _DTYPES else (name, np.int64) for name in Columns._fields])
@@ -148,6 +150,7 @@ def columns_at(rows: Array, i: int) -> Columns:
         array_at(row.table_keys, np.int64),
         array_at(row.table_offsets, np.int64),
         array_at(row.tables, np.uint16),
+        array_at(row.counts, np.uint8),
         array_at(row.numbers, np.int32),
         row.depth,
         row.t_min,
