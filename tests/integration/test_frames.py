@@ -110,7 +110,7 @@ def test_rows_of_all_snapshot_types_are_those_of_files(spark: SparkSession) -> N
 
 def test_rows_of_a_stream_that_counts_occurrences_are_those_of_files(spark: SparkSession) -> None:
     said = OBJECTS.assign(text=["flood flood flood in Berlin", "flood warning, warning, warning", "fire"])
-    asked = {"t": 600_000, "at": [13.4, 52.5], "k": 3, "radius": 2e7}
+    asked = {"t": 600_000, "at": [13.4, 52.5], "k": 3, "radius": 5e6}
     queries = [
         asked | {"id": "a", "type": "SBQ", "words": ["flood", "warning"], "halfLife": "1h"},
         asked | {"id": "b", "type": "SBQ", "words": ["flood", "warning", "warning"], "between": [-(2**40), 600_000]},
