@@ -393,7 +393,9 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
 
 def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
     """Run a job until it is interrupted or ends."""
-    with stopping(options, job.stop, grace=_GRACE):
+    from spatialstream.connectors.process_memory import free_pages_released
+
+    with stopping(options, job.stop, grace=_GRACE), free_pages_released():
         say(options, f"{options.command} of {options.stream}: starting")
         job.run()
 

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import MutableMapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["ARENAS", "few_arenas", "release_free_pages", "resident_bytes"]
+__all__ = ["ARENAS", "few_arenas", "free_pages_released", "release_free_pages", "resident_bytes"]
 
 ARENAS = 2
 """Number of arenas of a process."""
+
+RELEASE_SECONDS = 60.0
+"""Seconds between two releases of free pages: retention drops objects in units of minutes."""
 
 _ARENA_MAX = -8
 """``M_ARENA_MAX`` of ``mallopt``."""
@@ -47,6 +51,22 @@ def release_free_pages() -> None:
     """
     with suppress(OSError, AttributeError):  # no glibc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextmanager
+def free_pages_released(every: float = RELEASE_SECONDS) -> Iterator[None]:
+    """While this is entered, a thread calls :func:`release_free_pages` at intervals of so many seconds."""
+    over = threading.Event()
+
+    def release() -> None:
+        while not over.wait(every):
+            release_free_pages()
+
+    threading.Thread(target=release, name="free-pages", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def resident_bytes(pid: int | str = "self") -> int:
