@@ -11,6 +11,7 @@ import pytest
 
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.connectors.owned import STREAM
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import WGS84
 from spatialstream.stream.settings import StreamSettings
 from tests.simulation import IDLE, Simulation
@@ -38,9 +39,9 @@ class Recording(MemoryStorage):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whoever_writes_a_file_again_writes_the_same(tmp_path: Path, seed: int) -> None:
-    stream = random_stream(seed, 120, 20, WGS84)
+    stream = random_stream(seed, 120, 20, WGS84, types=TYPES)
     objects, queries = (sorted(each, key=lambda one: one.t) for each in (stream.objects, stream.queries))
-    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10, retention=600_000)
+    setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10, retention=600_000, rule=stream.rule)
     storage = Recording()
     simulation = Simulation(
         tmp_path, WGS84, objects, queries, setup, seed, chaos=0.05, checkpoints=0.6, storage=storage
@@ -53,4 +54,4 @@ def test_whoever_writes_a_file_again_writes_the_same(tmp_path: Path, seed: int) 
     again = {name.split("/")[0] for name, contents in written.items() if contents.total() > 1}
     assert "state" in again, "else nobody has died at the right moment"
     kinds = {name.split("/")[0] for name in storage.versions}
-    assert kinds == {"epochs", "input", "radii", "rounds", "samples", "state", "transfers", "versions"}
+    assert kinds == {"corpus", "epochs", "input", "radii", "rounds", "samples", "state", "transfers", "versions"}
