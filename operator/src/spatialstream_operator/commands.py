@@ -98,7 +98,7 @@ def _router(spec: StreamSpec) -> list[str]:
 
 def _worker(spec: StreamSpec) -> list[str]:
     archive = () if spec.archive is None else ("--archive", _place(spec.archive, ARCHIVE))
-    return [*archive, "--longest-row", str(spec.max_row_bytes)]
+    return [*archive, "--nearest", spec.index.nearest, "--longest-row", str(spec.max_row_bytes)]
 
 
 def checkpoint_place(spec: StreamSpec) -> str:

@@ -80,3 +80,21 @@ def test_the_memory_of_a_process() -> None:
         assert resident_bytes() >= before + size // 2
         assert resident_bytes(os.getpid()) > before
     assert resident_bytes(2**31 - 1) == 0
+
+
+_FRAGMENTED = """
+from spatialstream.connectors.process_memory import few_arenas, release_free_pages, resident_bytes
+few_arenas()
+blocks = [bytes(2_000) for _ in range(50_000)]
+kept = blocks[::50]
+del blocks
+before = resident_bytes()
+release_free_pages()
+print(before - resident_bytes())
+"""
+
+
+def test_free_pages_between_others_are_returned() -> None:
+    """The C library returns only the end of a heap on its own."""
+    done = subprocess.run([sys.executable, "-c", _FRAGMENTED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 60_000_000

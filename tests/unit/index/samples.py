@@ -22,6 +22,7 @@ from spatialstream.index.adjustment import Implementation, LeafLoads
 from spatialstream.index.base import LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
+from spatialstream.index.kd_t.adjuster import migrate_cells
 from spatialstream.index.kd_t.construction import place_kd_t
 from spatialstream.index.kd_t.frequencies import Frequencies
 from spatialstream.index.kd_t.kd_t import KdT
@@ -250,6 +251,27 @@ def dealt_kd_ts(draw: st.DrawFn, space: Space) -> KdT:
     table = first, offsets, np.concatenate(known), np.concatenate(shares).astype(np.int32)
     n = int(first[-1])
     return KdT(AGrid(space, rectangles, nothing, nothing, side), *table, frequencies, np.zeros(n), np.ones(n))
+
+
+@st.composite
+def adjusted_kd_ts(draw: st.DrawFn, space: Space) -> KdT:
+    """A kd^t-tree of which cells have been divided by text, cut, and moved, twice."""
+    index: KdT = draw(st.one_of(kd_ts(space), dealt_kd_ts(space)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spatialstream.index.kd_t.adjuster.LEAST", 2)
+        patch.setattr("spatialstream.index.kd_t.workload.MATCH", draw(st.sampled_from([0.074, 1e4])))
+        for _ in range(2):
+            n = len(index.leaves)
+            mapping = rng.integers(0, 4, n).astype(np.int32)
+            sample = Sample.of(space, *draw(samples(space, "SRQ CRQ CRQ CRQ CKQ")), 1000.0)
+            load = 100.0 * rng.random(n)
+            known = LeafLoads(load, load, None, load, load, mapping, 0.0, 0.0, sample)
+            limits = BalanceSettings(imbalance=1.01, leaves=50)
+            made = migrate_cells(index, known, sample.statistics(2), 4, limits).index
+            assert isinstance(made, KdT)
+            index = made
+    return index
 
 
 class Replicating(Grid):

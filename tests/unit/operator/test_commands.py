@@ -24,7 +24,7 @@ FULL = {
     "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300, "ranking": True, "counts": True},
     "properties": {"priority": "number", "the country": "keyword"},
     "fields": ["text", "the country"],
-    "index": {"kind": "grid", "leaves": 32},
+    "index": {"kind": "grid", "leaves": 32, "nearest": "everywhere"},
     "time": {"idle": "2s", "disorder": "0s", "ahead": "5m"},
     "router": {"partitions": 3, "cores": 2, "jvmHeap": "768m"},
     "workers": {"min": 2, "max": 8, "cores": 2},
@@ -97,7 +97,7 @@ def test_the_worker():
     told = options(driver_command(parse(FULL), NAMES, "worker", 3))
     spark = properties(told)
 
-    assert told.longest_row == 4096
+    assert (told.longest_row, told.nearest) == (4096, "everywhere")
 
     assert told.command == "worker"
     assert told.master == "k8s://https://kubernetes.default.svc:443"

@@ -397,7 +397,7 @@ def test_answers_do_not_depend_on_the_order_of_objects(stream):
 
 
 def once(accepted):
-    """Without the queries that came again while they stood."""
+    """Without the queries that came again while they were registered."""
     latest, kept = {}, []
     for query in sorted(accepted, key=lambda query: query.t):
         if isinstance(query, Cancellation):

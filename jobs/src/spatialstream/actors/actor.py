@@ -52,7 +52,7 @@ from spatialstream.actors.wire import (
 )
 from spatialstream.connectors.calls import called
 from spatialstream.connectors.contracts import all_put
-from spatialstream.connectors.process_memory import resident_bytes
+from spatialstream.connectors.process_memory import release_free_pages, resident_bytes
 from spatialstream.connectors.requests import requests
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made, watched
@@ -67,6 +67,8 @@ ELSEWHERE = -(2**31)
 """Key of the processor time of items that are no slot. A part of MERGE has the key ``~part``."""
 
 _FIRST_SECONDS = 0.1
+_RELEASE_SECONDS = 60.0
+"""Seconds after which an actor returns free memory again: retention drops objects in units of minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,8 +425,11 @@ def _send_heartbeats(spec: ActorSpec, actor: Actor, number: int, executor: str) 
         "executor": executor,
         "pid": os.getpid(),
     }
-    known, rest = False, 0.0
+    known, rest, released = False, 0.0, time.monotonic()
     while not actor.ended.wait(rest):
+        if time.monotonic() - released > _RELEASE_SECONDS:
+            release_free_pages()
+            released = time.monotonic()
         asked = time.monotonic()
         left = actor.heard + spec.heartbeat_timeout - asked
         worked = {str(item): spent for item, spent in list(actor.worked.items())}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ POLYGON_FIELD = pa.field("polygon", pa.dictionary(pa.int32(), pa.binary()))
 """The column of batches that have polygons."""
 
 _NO_TEXT: TextParts = (), (), ()
+_FIELDS = frozenset(QUERY_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +265,20 @@ def not_served(kind: Kind) -> str:
 
 def _present(record: Mapping[str, Any], kind: Kind, faults: Faults) -> set[str]:
     """The fields of a query that its kind takes."""
-    present = {field for field in QUERY_FIELDS if record.get(field) is not None}
-    required = {"id", "type", "t", *kind.required}
-    for each in sorted(present - required - {*kind.optional}):
+    present = {field for field, value in record.items() if value is not None and field in _FIELDS}
+    required, taken = _field_sets(kind.required, kind.optional)
+    for each in sorted(present - taken):
         faults.add(each, f"{kind.type} takes no {each}; remove it")
     for each in sorted(required - present - {"id", "t"}):  # of those it is known
         faults.add(each, f"{kind.type} requires {each}")
-    return present & (required | {*kind.optional})
+    return present & taken
+
+
+@lru_cache(64)
+def _field_sets(required: Sequence[str], optional: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The fields that a query of a kind has to have, and those that it may have."""
+    all_required = frozenset(("id", "type", "t", *required))
+    return all_required, all_required | {*optional}
 
 
 def _predicate(read: FieldReader, space: Space, rule: TermRule) -> Predicate:

@@ -382,7 +382,7 @@ class CBQ(ContinuousQuery):
         half_life: time in which an object loses half of its weight: ms, text, or a timedelta.
         weights: ``{"space": α}``.
         window: for how long an object counts; None: until the query ends.
-        duration: τ, at most 65,536 half-lives; None: so many, of at least an hour each.
+        duration: τ, at most 65,536 half-lives; None: 65,536 of them, of at least an hour each.
         fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 

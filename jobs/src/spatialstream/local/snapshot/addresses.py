@@ -21,7 +21,7 @@ from numba.np.numpy_support import carray
 from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints
 from spatialstream.model.kernels import kernel
 
-__all__ = ["ARRAYS", "Columns", "columns_at", "place_of", "row_of"]
+__all__ = ["ARRAYS", "Columns", "array_at", "columns_at", "place_of", "row_of"]
 
 
 class Columns(NamedTuple):
@@ -123,7 +123,8 @@ _pointer: Any = intrinsic(_convert)
 
 
 @kernel
-def _array(place: Array, dtype: Any) -> Any:
+def array_at(place: Array, dtype: Any) -> Any:
+    """The array whose address and length are in a field of a row, see :func:`place_of`."""
     return carray(_pointer(place[0]), place[1], dtype)
 
 
@@ -132,25 +133,25 @@ def columns_at(rows: Array, i: int) -> Columns:
     """The columns of one row of a table; only columns that are used have a cost."""
     row = rows[i]
     return Columns(
-        _array(row.t, np.int64),
-        _array(row.x, np.float64),
-        _array(row.y, np.float64),
-        _array(row.id_offsets, np.int32),
-        _array(row.ids, np.uint8),
-        _array(row.unit_offsets, np.int32),
-        _array(row.units, np.uint16),
-        _array(row.word_offsets, np.int32),
-        _array(row.words, np.uint8),
-        _array(row.slots, np.int32),
-        _array(row.posting_offsets, np.int32),
-        _array(row.postings, np.int32),
-        _array(row.grid, np.float64),
-        _array(row.directory, np.int32),
-        _array(row.table_keys, np.int64),
-        _array(row.table_offsets, np.int64),
-        _array(row.tables, np.uint16),
-        _array(row.counts, np.uint8),
-        _array(row.numbers, np.int32),
+        array_at(row.t, np.int64),
+        array_at(row.x, np.float64),
+        array_at(row.y, np.float64),
+        array_at(row.id_offsets, np.int32),
+        array_at(row.ids, np.uint8),
+        array_at(row.unit_offsets, np.int32),
+        array_at(row.units, np.uint16),
+        array_at(row.word_offsets, np.int32),
+        array_at(row.words, np.uint8),
+        array_at(row.slots, np.int32),
+        array_at(row.posting_offsets, np.int32),
+        array_at(row.postings, np.int32),
+        array_at(row.grid, np.float64),
+        array_at(row.directory, np.int32),
+        array_at(row.table_keys, np.int64),
+        array_at(row.table_offsets, np.int64),
+        array_at(row.tables, np.uint16),
+        array_at(row.counts, np.uint8),
+        array_at(row.numbers, np.int32),
         row.depth,
         row.t_min,
         row.t_max,

@@ -4,9 +4,10 @@ Objects are columns in Z-order, so that each quadtree node is a range of positio
 in the segment's own vocabulary (:mod:`.wordtable`), and each term has postings: the ascending positions of its objects.
 The number of objects of a node with a term is found by two binary searches: an IR-tree (Cong et al. 2009) of which only
 the leaves are stored. Built on this: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
-term counts from tables of large nodes (:mod:`.termtables`).
+term counts from tables of large nodes (:mod:`.termtables`). Signatures of its blocks tell others what is not in it
+(:mod:`.signatures`).
 
-Cost: building is a radix sort and a few passes, linear in objects and terms; about 105 bytes per object with 8 terms
+Cost: building is a radix sort and a few passes, linear in objects and terms; about 110 bytes per object with 8 terms
 and an id of 11 characters, and a byte more per term if it is counted how often texts have it. The modules of the
 searches state their costs.
 """
@@ -25,6 +26,7 @@ from spatialstream.local.arrays import Bytes
 from spatialstream.local.columns import writable
 from spatialstream.local.snapshot import termlists, termtables, zorder
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
+from spatialstream.local.snapshot.signatures import Signatures, SignedSegment
 from spatialstream.local.snapshot.stored import StoredBlocks
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
@@ -45,6 +47,7 @@ class Segment:
     Args:
         space: the space of the objects.
         columns: the data.
+        signatures: of its blocks.
         properties: of the objects, by position; None: they have none.
         stored: the fields that the stream keeps, by position; None: it keeps none.
     """
@@ -53,11 +56,13 @@ class Segment:
         self,
         space: Space,
         columns: Columns,
+        signatures: Signatures,
         properties: PropertyTable | None = None,
         stored: StoredBlocks | None = None,
     ) -> None:
         self.space = space
         self.columns = columns
+        self.signatures = signatures
         self.properties = properties
         self.stored = stored
 
@@ -76,6 +81,7 @@ class Segment:
         return cls(
             space,
             columns,
+            Signatures.of(columns),
             None if properties is None else properties.take(order),
             None if stored is None else StoredBlocks.of(stored),
         )
@@ -103,7 +109,8 @@ class Segment:
         sizes = [*map(len, parts)]
         properties = PropertyTable.concat([part.properties for part in parts], sizes)
         stored = StoredBlocks.merged([part.stored for part in parts], sizes, order)
-        return cls(parts[0].space, merged, None if properties is None else properties.take(order), stored)
+        ordered = None if properties is None else properties.take(order)
+        return cls(parts[0].space, merged, Signatures.of(merged), ordered, stored)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Serialize as named flat arrays."""
@@ -112,7 +119,8 @@ class Segment:
             arrays["counts"] = self.columns.counts
         properties = {} if self.properties is None else self.properties.to_arrays()
         stored = {} if self.stored is None else self.stored.to_arrays()
-        return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)} | properties | stored
+        span = {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)}
+        return arrays | span | self.signatures.to_arrays() | properties | stored
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]]) -> Segment:
@@ -124,7 +132,7 @@ class Segment:
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
         properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
         stored = StoredBlocks.from_arrays(arrays) if "stored_data" in arrays else None
-        return cls(space, Columns(**columns), properties, stored)
+        return cls(space, Columns(**columns), Signatures.from_arrays(arrays), properties, stored)
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -151,11 +159,17 @@ class Segment:
         return row_of(self.columns)
 
     @cached_property
+    def signed(self) -> SignedSegment:
+        """The segment, as its signatures describe it."""
+        return SignedSegment(self.t_min, self.t_max, self.signatures)
+
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         properties = 0 if self.properties is None else self.properties.nbytes
         stored = 0 if self.stored is None else self.stored.nbytes
-        return properties + stored + sum(int(getattr(self.columns, name).nbytes) for name in (*ARRAYS, "counts"))
+        more = self.signatures.nbytes + properties + stored
+        return more + sum(int(getattr(self.columns, name).nbytes) for name in (*ARRAYS, "counts"))
 
 
 def _counts(columns: Sequence[Columns]) -> Bytes | None:

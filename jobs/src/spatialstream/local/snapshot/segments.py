@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Array
 from spatialstream.local.base import LocalIndex
+from spatialstream.local.snapshot import signatures
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import decode_counts, decode_sets
@@ -313,6 +314,7 @@ def prepare() -> None:
     ranking = Ranking(("a", "c"), 1.0, 1, half_life=1)
     store.best((0.0, 0.0), 1, ranking, ["0|a", "1|b", "!c"], (-1, FAN_IN), FAN_IN, corpus)
     list(store.leaving(FAN_IN))
+    signatures.prepare(Segment.build(space, ObjectBatch.of([SpatialObject("0", 0, 0.5, 0.5, ("a", "b"))])).columns)
 
 
 def _unchanging(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -22,7 +22,7 @@ record has room for 2^22, a sum of squares is at most 7 times that many times 2^
 
 
 def weight(objects: int, frequency: int) -> int:
-    """The weight of a word that ``frequency`` (at least 1) of so many objects have; 0 without objects."""
+    """The weight of a word that ``frequency`` (at least 1) of the objects have; 0 without objects."""
     return round(math.log(objects / frequency) * UNIT) if objects else 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spatialstream.actors.query_endpoint import QueryEndpoint
-from spatialstream.cli import known, live, main
+from spatialstream.cli import live, main, stored_settings
 from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
@@ -32,7 +32,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """A routing store in which no worker has said anything yet."""
     made = MemoryStore()
     monkeypatch.setattr(live, "store", lambda options, timeout=None: made)
-    monkeypatch.setattr(known, "PATIENCE", 0.0)
+    monkeypatch.setattr(stored_settings, "PATIENCE", 0.0)
     return made
 
 
