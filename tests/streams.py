@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import absorbed
-from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
+from spatialstream.model.kinds import CODE, KINDS, TYPES, Kind, QueryType
 from spatialstream.model.lifetimes import ENDLESS_HALF_LIFE, MOST_STEPS, endless
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.polygons.geojson import known_polygon
@@ -177,7 +177,7 @@ def showing(query: Query, fields: tuple[str, ...] | None) -> Query:
 def streams(
     draw: st.DrawFn,
     spaces: Sequence[Space] = (WGS84, PLANE),
-    types: Sequence[str] = tuple(QueryType),
+    types: Sequence[str] = TYPES,
     max_objects: int = 24,
     max_queries: int = 10,
     cancellations: bool = True,
@@ -328,7 +328,7 @@ def queries(
     space: Space,
     pool: Sequence[tuple[float, float]],
     times: st.SearchStrategy[int],
-    types: Sequence[str] = tuple(QueryType),
+    types: Sequence[str] = TYPES,
     conditions: bool = False,
 ) -> Query:
     """Queries of the given types, with few distinct ids; some with conditions on properties, if wanted."""

@@ -125,7 +125,7 @@ def queries(draw: st.DrawFn, space: Space, max_size: int = 6) -> QueryBatch:
 
 
 @st.composite
-def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ") -> tuple[ObjectBatch, QueryBatch]:
+def samples(draw: st.DrawFn, space: Space, kinds: str = " ".join(TYPES)) -> tuple[ObjectBatch, QueryBatch]:
     """Up to 60 objects and 20 queries, from a seed: on and between the lines of a grid, some in one place."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     grid = rng.choice([8, 1000])
@@ -137,8 +137,12 @@ def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ
     def letters(most: int) -> str:
         return "".join(rng.choice(list(WORDS), rng.integers(0, most), replace=False))
 
-    def region() -> Region:
+    def region(kind: str) -> Region | None:
         (west, south), (east, north) = place(), place()
+        if kind[1] == "K":
+            return None
+        if kind[1] == "B":
+            return Circle(west, south, rng.random() ** 3 * (1e7 if space.geographic else 4.0))
         if rng.random() < 0.2 and west != east and south != north:
             return polygon(space, [[[[west, south], [east, south], [east, north], [west, south]]]])
         if rng.random() < 0.5:
@@ -152,7 +156,7 @@ def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ
     for kind in rng.choice(kinds.split(), rng.integers(0, 20)).tolist():
         at, k, duration = place(), int(rng.integers(1, 5)), int(rng.integers(0, 5000))
         keywords = letters(4) if kind[1] != "T" else ""
-        asked.append(query(kind, None if kind[1] == "K" else region(), keywords, at=at, k=k, duration=duration))
+        asked.append(query(kind, region(kind), keywords, at=at, k=k, duration=duration))
     return found, QueryBatch.of(asked)
 
 
