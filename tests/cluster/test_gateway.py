@@ -151,10 +151,10 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         names, position, began = list[str](), "", time.monotonic()
         for i in range(5):
             query = {"type": "CRQ", "region": EVERYWHERE, "duration": "52w"} | ({"keywords": ["w1"]} if i == 4 else {})
-            registered = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key=str(i))
-            assert registered.status == 201, registered
-            names.append(registered.json["query"])
-            position = position or registered.json["position"]
+            response = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key=str(i))
+            assert response.status == 201, response
+            names.append(response.json["query"])
+            position = position or response.json["position"]
         took = time.monotonic() - began
         again = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key="4")
         assert again.status in (200, 201)  # 201 if the stream's clock stood still

@@ -124,5 +124,5 @@ WRONG = {
 def test_a_ranking_that_is_a_little_wrong_is_found(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     WRONG[wrong](monkeypatch)
     stream = counted(random_stream(7, 1_000, 40, WGS84, types=["SBQ"]), 1)
-    outcome = run(stream, Shape(slots=2, epoch_records=400), 300_000, None)
+    outcome = run(stream, Shape(slots=2, epoch_records=100), 300_000, None)  # so many epochs that segments are merged
     assert differences(stream, outcome, 300_000, None) != []
