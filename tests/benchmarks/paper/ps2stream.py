@@ -493,16 +493,12 @@ def table(panel: str, found: Mapping[str, Mapping[float, Counts]]) -> str:
 
 def verdict(panel: str, found: Mapping[str, Mapping[float, Counts]]) -> str:
     """Whether a panel agrees by the paper's measure, and by what the engine counts, where it does."""
-    said = [f"{panel}: {_told(judged(panel, found))}"]
+    said = [f"{panel}: {verdicts.in_words(judged(panel, found))}"]
     counted = {key for points in found.values() for counts in points.values() for key in counts}
     for measure in ("definition", "engine"):
         if measure in counted:
-            said.append(f"by {measure}: {_told(judged(panel, found, measure))}")
+            said.append(f"by {measure}: {verdicts.in_words(judged(panel, found, measure))}")
     return "; ".join(said)
-
-
-def _told(said: Sequence[str]) -> str:
-    return f"disagrees ({', '.join(said)})" if said else "agrees"
 
 
 def main() -> None:
