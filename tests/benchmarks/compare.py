@@ -67,6 +67,12 @@ def checked_out(repository: Path, commit: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
 
+def is_commit(repository: Path, name: str) -> bool:
+    """Whether a repository has a commit of this name."""
+    command = ["git", "-C", str(repository), "rev-parse", "--quiet", "--verify", f"{name}^{{commit}}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def measured(tree: Path, names: Sequence[str], output: Path) -> Figures:
     """Run benchmarks of a tree; its own messages go to the standard error.
 
@@ -111,11 +117,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--least", type=float, default=LEAST, help="lowest ratio that is not worse (%(default)s)")
     options = parser.parse_args(words)
     here = Path.cwd()
+    if not is_commit(here, options.commit):
+        parser.error(f"{options.commit!r} is no commit of this repository; give one such as HEAD~10")
     before, now = list[Figures](), list[Figures]()
     with checked_out(here, options.commit) as tree, tempfile.TemporaryDirectory() as output:
         for _ in range(options.rounds):
-            before.append(measured(tree, options.names, Path(output)))
-            now.append(measured(here, options.names, Path(output)))
+            for each, where, figures in ((options.commit, tree, before), ("this commit", here, now)):
+                try:
+                    figures.append(measured(where, options.names, Path(output)))
+                except subprocess.CalledProcessError:  # it has printed why
+                    parser.exit(2, f"{parser.prog}: the benchmarks of {each} failed\n")
     worse = 0
     for each in ratios(before, now):
         worse += each.ratio < options.least

@@ -17,6 +17,8 @@ parser.add_argument("names", nargs="*")
 parser.add_argument("--no-growth", action="store_true")
 parser.add_argument("--output", type=pathlib.Path)
 options = parser.parse_args()
+if "slow" in options.names:
+    parser.error("slow: not a benchmark")
 rows = [{"name": "search", "value": VALUE, "unit": "ms"}, {"name": "build", "value": 10, "unit": "objects/s"}]
 (options.output / "figures.json").write_text(json.dumps({name: rows for name in options.names}))
 """
@@ -65,3 +67,21 @@ def test_both_commits_run_and_nothing_is_left(repository: Path, capsys: pytest.C
     assert len(trees.splitlines()) == 1
     assert main(["HEAD", "fast", "--rounds", "1"]) == 0
     assert main(["HEAD~1", "fast", "--rounds", "1", "--least", "0.5"]) == 0
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["", "fast"], "'' is no commit of this repository"),
+        (["HEAD~7", "fast"], "'HEAD~7' is no commit of this repository"),
+        (["HEAD~1", "slow"], "the benchmarks of HEAD~1 failed"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+    trees = subprocess.run(["git", "worktree", "list"], capture_output=True, text=True, check=True).stdout
+    assert len(trees.splitlines()) == 1

@@ -18,8 +18,8 @@ from spatialstream.index import kinds
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.a_grid.adjuster import shift, split_and_merge
 from spatialstream.index.a_grid.construction import build_a_grid
-from spatialstream.index.adjustment import Implementation, LeafLoads
-from spatialstream.index.base import LeafWords
+from spatialstream.index.adjustment import Adjustment, Implementation, LeafLoads
+from spatialstream.index.base import GlobalIndex, LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
 from spatialstream.index.kd_t.adjuster import migrate_cells
@@ -433,3 +433,14 @@ def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_
             visited *= sum(chance * h[kind] ** size for size, chance in enumerate(cell.lengths[kind]))
         total += cell.arrival[kind] * cell.reach[kind] * visited
     return float(total)
+
+
+def check_origins(index: GlobalIndex, done: Adjustment, objects: ObjectBatch) -> None:
+    """The leaves of an adjusted index originate from all of the old ones, and objects move as they say."""
+    origins = done.origins
+    np.testing.assert_allclose(np.bincount(origins.source, origins.objects, len(index.leaves)), 1.0)
+    assert ((origins.queries >= 0.0) & (origins.queries <= 1.0)).all()
+    pairs = list(zip(origins.leaf.tolist(), origins.source.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    old, new = (each.route_objects(objects).tolist() for each in (index, done.index))
+    assert set(zip(new, old, strict=True)) <= set(pairs)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["ARENAS", "few_arenas", "free_pages_released", "release_free_pages", "resident_bytes"]
+__all__ = ["ARENAS", "few_arenas", "free_pages_released", "resident_bytes"]
 
 ARENAS = 2
 """Number of arenas of a process."""
@@ -43,24 +43,23 @@ def few_arenas(environment: MutableMapping[str, str] = os.environ) -> None:
             ctypes.CDLL(None).mallopt(_ARENA_MAX, ARENAS)
 
 
-def release_free_pages() -> None:
-    """Return the pages to the system that are wholly free in this process's arenas, between others too.
-
-    It takes some 10 ms for each 100 MB of small allocations, in which other threads may wait for memory. Does nothing
-    without glibc.
-    """
-    with suppress(OSError, AttributeError):  # no glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 @contextmanager
 def free_pages_released(every: float = RELEASE_SECONDS) -> Iterator[None]:
-    """While this is entered, a thread calls :func:`release_free_pages` at intervals of so many seconds."""
+    """While this is entered, a thread returns free pages of this process's arenas to the system, between used ones too.
+
+    Each time takes some 10 ms for 100 MB of small allocations; other threads may wait for memory then. Does nothing
+    without glibc.
+
+    Args:
+        every: seconds between two releases.
+    """
     over = threading.Event()
 
     def release() -> None:
-        while not over.wait(every):
-            release_free_pages()
+        with suppress(OSError, AttributeError):  # no glibc
+            trim = ctypes.CDLL(None).malloc_trim
+            while not over.wait(every):
+                trim(0)
 
     threading.Thread(target=release, name="free-pages", daemon=True).start()
     try:

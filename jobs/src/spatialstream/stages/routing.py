@@ -25,7 +25,7 @@ from spatialstream.model.queries import Nearest, Query, QueryBatch
 from spatialstream.model.regions import Circle, Region, Regions
 from spatialstream.model.space import Space
 
-__all__ = ["PastVersion", "Reach", "Routing", "widened"]
+__all__ = ["Extent", "PastVersion", "Routing", "widened"]
 
 _SLACK = 1e-9
 """Relative and, with a hundredth of a metre, absolute rounding up of radii: more than the error of distances to
@@ -44,8 +44,8 @@ Pairs = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 """(row, slot), ascending and distinct."""
 
 
-class Reach(NamedTuple):
-    """Where and when objects are asked for.
+class Extent(NamedTuple):
+    """Where and when objects are that a query looks at.
 
     Attributes:
         region: None: anywhere.
@@ -57,8 +57,8 @@ class Reach(NamedTuple):
     t: int
 
     @classmethod
-    def of(cls, query: Query) -> Reach:
-        """That of a query of any time that is kept."""
+    def of(cls, query: Query) -> Extent:
+        """The extent of a query, without regard to the retention."""
         return cls(query.predicate.region, query.t - query.lifetime.duration, query.t)
 
 
@@ -132,13 +132,13 @@ class Routing:
             leaves = self.active.index.nearest_leaves(np.array(points))
             for i, slot in zip(nearest, self.active.mapping[leaves].tolist(), strict=True):
                 found[i] = [slot]
-        asked = [Reach.of(queries[i]) for i in others]
+        asked = [Extent.of(queries[i]) for i in others]
         for i, slots in zip(others, self.reaching(asked), strict=True):
             found[i] = slots
         return found
 
-    def reaching(self, asked: Sequence[Reach]) -> list[list[int]]:
-        """The slots that may hold the objects that are asked for, ascending."""
+    def reaching(self, asked: Sequence[Extent]) -> list[list[int]]:
+        """The slots that may hold objects of each extent, ascending."""
         found = [set[int]() for _ in asked]
         versions = [(self.active, [*range(len(asked))])]
         for past in self.past:

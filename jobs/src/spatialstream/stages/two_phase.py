@@ -26,7 +26,7 @@ from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.kinds.base import Objects, found_columns, one_table, stack
 from spatialstream.stages.messages import Block, numbers
-from spatialstream.stages.routing import Reach, Routing, widened
+from spatialstream.stages.routing import Extent, Routing, widened
 from spatialstream.stages.state import get_records, records_file, turn_name
 from spatialstream.stages.turns import Round
 
@@ -148,7 +148,7 @@ def others_of(
     """The result of :func:`others_within` for one query, computed faster: the slots, ascending."""
     wide = widened(radius, space)
     region = Circle(at.x, at.y, wide) if wide < np.inf else None
-    (slots,) = routing.reaching([Reach(region, since, query.t)])
+    (slots,) = routing.reaching([Extent(region, since, query.t)])
     return [each for each in slots if each != slot]
 
 

@@ -16,7 +16,7 @@ from spatialstream.index.sample import Sample
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import Everything, Lifetime, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Box
-from tests.unit.index.samples import HASHES, PLANE, WORDS, dealt_kd_ts, kd_ts, obj, samples, spaces
+from tests.unit.index.samples import HASHES, PLANE, WORDS, check_origins, dealt_kd_ts, kd_ts, obj, samples, spaces
 
 SIDE = 8
 EVERYWHERE = Box(0.0, 0.0, 4.0, 4.0)
@@ -224,14 +224,8 @@ def test_an_adjusted_index_is_whole_and_its_highest_load_no_higher(data, space, 
     assert after.max() <= before.max() + 1e-6
     assert after.sum() <= before.sum() * (1.0 + 1e-9)
     assert len(done.index.leaves) <= max(40, n)
-    origins = done.origins
-    np.testing.assert_allclose(np.bincount(origins.source, origins.objects, n), 1.0)
-    assert ((origins.queries >= 0.0) & (origins.queries <= 1.0)).all()
     assert done.index.leaves.objects.sum() == pytest.approx((load + 1).sum())
-    pairs = list(zip(origins.leaf.tolist(), origins.source.tolist(), strict=True))
-    assert pairs == sorted(set(pairs))
-    old, new = (each.route_objects(found).tolist() for each in (index, done.index))
-    assert set(zip(new, old, strict=True)) <= set(pairs)
+    check_origins(index, done, found)
     if not sum(done.changes.counts.values()):
         assert done.mapping.tolist() == mapping.tolist()
         assert done.index.cells.rectangles.tolist() == index.cells.rectangles.tolist()
