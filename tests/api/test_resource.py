@@ -78,6 +78,7 @@ def test_what_a_spec_does_not_say_is_filled_in(api, space):
         "restart": {"backoff": "5s", "maxBackoff": "5m", "maxFailures": 10, "healthyAfter": "2m"},
         "index": {
             "kind": "qt-tree",
+            "nearest": "settle",
             "leaves": 64,
             "imbalance": 6.0,
             "similarity": 0.5,

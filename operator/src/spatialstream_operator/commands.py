@@ -98,7 +98,7 @@ def _router(spec: StreamSpec) -> list[str]:
 
 def _worker(spec: StreamSpec) -> list[str]:
     archive = () if spec.archive is None else ("--archive", _place(spec.archive, ARCHIVE))
-    return [*archive, "--longest-row", str(spec.max_row_bytes)]
+    return [*archive, "--nearest", spec.index.nearest, "--longest-row", str(spec.max_row_bytes)]
 
 
 def checkpoint_place(spec: StreamSpec) -> str:
@@ -165,6 +165,8 @@ def _identity(spec: StreamSpec) -> list[str]:
     command += ["--polygon-vertices", str(spec.terms.polygon_vertices)]
     if spec.terms.ranking:
         command += ["--ranking"]
+    if spec.terms.counts:
+        command += ["--term-counts"]
     command += [f"--property={declaration}" for declaration in spec.properties.declarations]
     command += [f"--fields={','.join(spec.fields)}"] if spec.fields else []
     if spec.terms.stop_words:

@@ -21,10 +21,10 @@ FULL = {
         "tlsSecret": {"name": "zk-tls"},
     },
     "space": "planar:-5,-5,10.5,20",
-    "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300, "ranking": True},
+    "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300, "ranking": True, "counts": True},
     "properties": {"priority": "number", "the country": "keyword"},
     "fields": ["text", "the country"],
-    "index": {"kind": "grid", "leaves": 32},
+    "index": {"kind": "grid", "leaves": 32, "nearest": "everywhere"},
     "time": {"idle": "2s", "disorder": "0s", "ahead": "5m"},
     "router": {"partitions": 3, "cores": 2, "jvmHeap": "768m"},
     "workers": {"min": 2, "max": 8, "cores": 2},
@@ -66,7 +66,7 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert (told.interval, told.retention) == (600_000, 172_800_000)
         assert told.space == Space.planar(-5, -5, 10.5, 20)
         assert (str(told.stop_words), told.min_term_length) == ("/etc/spatialstream/config/stop-words", 2)
-        assert (told.query_words, told.ranking, told.serves) == (300, True, "everything")
+        assert (told.query_words, told.ranking, told.term_counts, told.serves) == (300, True, True, "everything")
         assert told.properties == ["priority:number", "the country:keyword"]
         assert told.fields == ("text", "the country")
         assert (told.metrics_address, told.metrics_port) == ("0.0.0.0", 9090)
@@ -97,7 +97,7 @@ def test_the_worker():
     told = options(driver_command(parse(FULL), NAMES, "worker", 3))
     spark = properties(told)
 
-    assert told.longest_row == 4096
+    assert (told.longest_row, told.nearest) == (4096, "everywhere")
 
     assert told.command == "worker"
     assert told.master == "k8s://https://kubernetes.default.svc:443"

@@ -6,6 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.balance.settings import NEAREST, SETTLE
 from spatialstream.index.kinds import CHOICES, DEFAULT
 from spatialstream.model.times import TIME_LIMIT, parse_duration
 from spatialstream_operator.commands import spark_properties
@@ -100,6 +101,13 @@ def test_the_kinds_of_index_are_those_that_there_are():
 
     assert tuple(kind["enum"]) == CHOICES
     assert kind["default"] == parse({}).index.kind == DEFAULT
+
+
+def test_the_placements_of_ckqs_are_those_that_there_are():
+    nearest = spec_field("index.nearest")
+
+    assert tuple(nearest["enum"]) == NEAREST
+    assert nearest["default"] == parse({}).index.nearest == SETTLE
 
 
 @given(st.from_regex(DURATION, fullmatch=True))

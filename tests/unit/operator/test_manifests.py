@@ -452,6 +452,7 @@ CHANGES = {
     "prometheus.url": "http://other:9090",
     "index.imbalance": 3.0,
     "index.kind": "auto",
+    "index.nearest": "everywhere",
     "index.similarity": 0.25,
     "index.similarityForm": "printed",
     "index.maxLeaves": 2048,

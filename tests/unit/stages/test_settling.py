@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from spatialstream.balance.settings import EVERYWHERE, NEAREST, SETTLE
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.local.best.merger import BestMerger
 from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.nearest.skyband import Arrivals, NearestMerger
+from spatialstream.model.errors import SettingError
 from spatialstream.model.geometry import CIRCLE
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -53,7 +55,25 @@ class Settled(Simulation):
         return found
 
 
-def simulated(stream: Stream, seed: int, chaos: float, rebalances: float, folder: str) -> Settled:
+class Fickle(Settled):
+    """A simulation whose worker has another setting at each start."""
+
+    def run_worker(self) -> None:
+        if self.worker is None:
+            (other,) = {*NEAREST} - {self.settings.nearest}
+            self.settings = replace(self.settings, nearest=other)
+        super().run_worker()
+
+
+def simulated(
+    stream: Stream,
+    seed: int,
+    chaos: float,
+    rebalances: float,
+    folder: str,
+    nearest: str = SETTLE,
+    kind: type[Settled] = Settled,
+) -> Settled:
     setup = StreamSettings(
         "s",
         slots=SLOTS,
@@ -63,8 +83,9 @@ def simulated(stream: Stream, seed: int, chaos: float, rebalances: float, folder
         idle=IDLE,
         epoch_records=[5, 40][seed % 2],
         rule=stream.rule,
+        nearest=nearest,
     )
-    simulation = Settled(Path(folder), stream.space, stream.objects, stream.queries, setup, seed, chaos=chaos)
+    simulation = kind(Path(folder), stream.space, stream.objects, stream.queries, setup, seed, chaos=chaos)
     simulation.run(rebalances)
     return simulation
 
@@ -95,6 +116,35 @@ def test_while_versions_change_rows_are_the_oracles_and_every_slot_has_what_it_n
         row, leaf = version.index.route_regions(queries.regions)
         for each, slot in zip(number[row].tolist(), version.mapping[leaf].tolist(), strict=True):
             assert slot in everywhere[each] or slot not in held, f"query {each} is not in slot {slot}"
+
+
+@settings(max_examples=examples(2, 30), suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
+def test_everywhere_they_stay_on_all_slots_and_rows_are_the_oracles(seed: int, space: Space) -> None:
+    stream = of_nearest(seed, space)
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = simulated(stream, seed, 0.004 * (seed % 3), 0.5, folder, EVERYWHERE)
+        assert differences(stream, simulation) == []
+        held = [{*number.tolist()} for number, _ in simulation.nearest().values()]
+        assert all(each == held[0] for each in held)
+        assert simulation.storage.list(RADII) == []
+
+
+@settings(max_examples=examples(2, 30), suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
+def test_where_they_are_may_change_at_each_start(seed: int, space: Space) -> None:
+    stream = of_nearest(seed, space)
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = simulated(stream, seed, 0.01, 0.5, folder, kind=Fickle)
+        assert differences(stream, simulation) == []
+        assert len({each.round.settling for each, _ in simulation.rounds}) == 2, "both were in force"
+
+
+@pytest.mark.parametrize("nearest", ["dkm", ""])
+def test_other_places_are_refused(nearest: str) -> None:
+    with pytest.raises(SettingError, match="is not one of settle, everywhere") as caught:
+        StreamSettings("s", nearest=nearest).validate()
+    assert caught.value.setting == "nearest"
 
 
 def test_most_slots_are_left() -> None:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["FORMS", "BalanceSettings"]
+__all__ = ["EVERYWHERE", "FORMS", "NEAREST", "SETTLE", "BalanceSettings"]
 
 FORMS = ("weighted", "printed")
 """Forms of ĥ of Eqn 3, see :attr:`BalanceSettings.printed`; the first is the default."""
+
+SETTLE, EVERYWHERE = NEAREST = "settle", "everywhere"
+"""Where CKQs are: on every slot until they settle, and then where their circles are (SSTD, section 6.3), which is the
+default; or on every slot for good. Answers are the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from spatialstream.balance.settings import NEAREST, SETTLE
 from spatialstream.connectors.contracts import Channel, Sink, Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
-from spatialstream.model.terms import EVERYTHING, SUBSCRIPTIONS, TermRule
+from spatialstream.model.terms import EVERYTHING, SUBSCRIPTIONS, TermRule, check_counts
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json
@@ -51,6 +52,7 @@ class StreamSettings:
         two_phase: whether an SKQ asks the nearest slot first; otherwise it asks all slots at once.
         measured: whether load is measured, for a rebalancer.
         mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
+        nearest: where CKQs are, one of :data:`~spatialstream.balance.settings.NEAREST`; it may change.
     """
 
     name: str
@@ -68,6 +70,7 @@ class StreamSettings:
     two_phase: bool = True
     measured: bool = True
     mergers: int = 1
+    nearest: str = SETTLE
 
     def validate(self) -> None:
         """Check the settings.
@@ -93,6 +96,9 @@ class StreamSettings:
         ):
             if not low <= value <= high:
                 raise SettingError(name, f"{value} is out of range; give {low} to {high}")
+        if self.nearest not in NEAREST:
+            raise SettingError("nearest", f"{self.nearest!r} is not one of {', '.join(NEAREST)}")
+        check_counts(self.rule)
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
         if self.filtered and self.retention is not None:
@@ -104,6 +110,11 @@ class StreamSettings:
         if not self.rule.ranking:
             return None
         return Counted(self.interval, 0 if self.retention is None else -(-self.retention // self.interval))
+
+    @property
+    def settling(self) -> bool:
+        """Whether CKQs leave slots that they do not need (:mod:`~spatialstream.stages.settling`)."""
+        return self.slots > 1 and self.nearest == SETTLE
 
     @property
     def filtered(self) -> bool:
@@ -142,6 +153,7 @@ class StreamSettings:
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
+            "term_counts": self.rule.counts or None,
             "serves": self.rule.serves,
             "properties": self.rule.properties.declarations or None,
             "fields": [*(self.rule.fields or ())] or None,
@@ -166,12 +178,12 @@ class StreamSettings:
                 )
             storage.create(STREAM.marker, json.dumps({**identity, "incarnation": uuid.uuid4().hex[:12]}).encode())
         way_out = "start again with another checkpoint"
-        known = get_json(storage, STREAM.marker, way_out)
-        if not isinstance(known, dict):
+        marker = get_json(storage, STREAM.marker, way_out)
+        if not isinstance(marker, dict):
             raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
-        if known.get("format") != FORMAT:
+        if marker.get("format") != FORMAT:
             raise StateError(f"{storage.place} was written by an incompatible version of this program; {way_out}")
         for name, value in identity.items():
-            if known.get(name) != value:
-                raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
-        return str(known.get("incarnation", ""))
+            if marker.get(name) != value:
+                raise StateError(f"{storage.place} belongs to a stream with {name} {marker.get(name)!r}, not {value!r}")
+        return str(marker.get("incarnation", ""))

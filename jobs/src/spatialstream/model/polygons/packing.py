@@ -44,16 +44,19 @@ def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
 @kernel
 def table_of(packed: Floats) -> PolygonTable:
     """The table of :func:`packed_polygons`, as views; of an empty array a table of none, which must not be asked."""
-    size = np.zeros(_COLUMNS + 1, np.int64)
+    if len(packed) == 0:
+        codes = packed.view(np.int32)
+        none = packed.reshape(0, 4)
+        return PolygonTable(packed, packed, codes, codes, none, packed, codes, packed.view(np.int64), codes, packed)
+    size = packed[: _COLUMNS + 1].view(np.int64)
+    count = _COLUMNS + 1 if size[0] < 0 else _COLUMNS
     start = np.zeros(_COLUMNS + 2, np.int64)
-    if len(packed) > 0:
-        head = packed.view(np.int64)
-        count = _COLUMNS + 1 if head[0] < 0 else _COLUMNS
-        start[0] = count
-        for i in range(_COLUMNS + 1):
-            size[i] = abs(head[i]) if i < count else 0
-            narrow = i in (2, 3, 6, 8)  # ring, part, first_band and edges are int32
-            start[i + 1] = start[i] + ((size[i] + 1) // 2 if narrow else size[i])
+    start[0] = count
+    start[1] = count + abs(size[0])
+    for i in range(1, _COLUMNS):
+        narrow = i in (2, 3, 6, 8)  # ring, part, first_band and edges are int32
+        start[i + 1] = start[i] + ((size[i] + 1) // 2 if narrow else size[i])
+    start[_COLUMNS + 1] = start[_COLUMNS] + (size[_COLUMNS] if count > _COLUMNS else 0)
     return PolygonTable(
         packed[start[0] : start[1]],
         packed[start[1] : start[2]],
