@@ -167,7 +167,7 @@ class AreaTable:
         area = self._areas.get(polygon.area)
         if area is None:
             return polygon.area, GeometryState.DELETED
-        same = area.polygon == replace(polygon, within=0.0)
+        same = area.polygon == (replace(polygon, within=0.0) if polygon.within else polygon)
         return area.name, GeometryState.CURRENT if same else GeometryState.OUTDATED
 
 
