@@ -16,7 +16,7 @@ from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import distance
 from spatialstream.model.polygons.cover import BORDER, INSIDE, Cover, classify, relate
 from spatialstream.model.polygons.geojson import parse_polygon
-from spatialstream.model.polygons.margin import EXACT, is_near, reach
+from spatialstream.model.polygons.margin import EXACT, FARTHEST, is_near, reach
 from spatialstream.model.polygons.packing import packed_polygons, table_of, unpacked_polygons
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.polygons.table import PolygonTable
@@ -127,6 +127,7 @@ def drawn(space: Space, seed: int) -> tuple[dict[str, Any], Polygon]:
     unit = 111_000.0 if space.geographic else 1.0
     size = np.ptp(polygon.points[:, 1])
     within = float(rng.choice([size * unit * 10.0 ** rng.uniform(-3, 1), 10.0, 5e6 if space.geographic else 100.0]))
+    within = min(within, FARTHEST) if space.geographic else within
     ring = geometry["coordinates"][0] if geometry["type"] == "Polygon" else geometry["coordinates"][0][0]
     kind = rng.choice(["Polygon", "LineString", "MultiPoint", "MultiLineString"], p=[0.5, 0.2, 0.2, 0.1])
     if kind != "Polygon":
