@@ -150,7 +150,8 @@ def as_options(record: dict[str, Any], folder: Path) -> list[str]:
     for name, value in record.items():
         match name, value:
             case "region", dict():
-                ((shape, numbers),) = value.items()
+                (shape, numbers), *margin = value.items()
+                words += [f"--{name}={distance!r}" for name, distance in margin]
                 if shape == "polygon":
                     file = folder / f"{record['id']}.geojson"
                     file.write_text(json.dumps(numbers))
