@@ -303,7 +303,7 @@ def polygon(space: Space, parts: Sequence[Any], within: float = 0.0) -> Polygon:
     return known_polygon({"type": "MultiPolygon", "coordinates": [*parts]}, space, "polygon", 1000, within=within)
 
 
-def lines(space: Space, kind: str, places: Sequence[tuple[float, float]], within: float) -> Polygon:
+def lines(space: Space, kind: str, places: Sequence[Sequence[float]], within: float) -> Polygon:
     """A LineString or a MultiPoint with a margin."""
     value = {"type": kind, "coordinates": [*map(list, places)]}
     return known_polygon(value, space, "polygon", 1000, within=within)

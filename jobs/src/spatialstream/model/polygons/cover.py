@@ -17,7 +17,7 @@ from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.kernels import kernel
 from spatialstream.model.polygons.margin import reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
-from spatialstream.model.polygons.table import PolygonTable, band_of, polygon_contains, rest_of_sum
+from spatialstream.model.polygons.table import PolygonTable, band_of, has_margin, polygon_contains, rest_of_sum
 from spatialstream.model.space import Space
 
 __all__ = ["BORDER", "INSIDE", "LEVELS", "MOST_CELLS", "OUTSIDE", "Cover", "cell_code", "classify", "relate"]
@@ -89,7 +89,7 @@ def _with_margin(
     t: PolygonTable, geographic: bool, row: int, west: float, south: float, east: float, north: float
 ) -> tuple[float, float, float, float]:
     """A box that contains all points within the polygon's margin of a box."""
-    within = t.within[row]
+    within = t.scale[len(t.bounds) + row]
     if not geographic:
         largest = max(max(abs(west), abs(east)), max(abs(south), abs(north)))
         up = reach(False, within, largest)
@@ -110,7 +110,7 @@ def relate(t: PolygonTable, geographic: bool, row: int, west: float, south: floa
     If ``geographic``, longitudes of the box are in [-180, 180].
     """
     w, s, e, n = west, south, east, north
-    if len(t.within) > 0 and t.within[row] > 0.0:
+    if has_margin(t, row):
         w, s, e, n = _with_margin(t, geographic, row, west, south, east, north)
     if _is_crossed(t, row, w, s, e, n, 0.0):
         return BORDER

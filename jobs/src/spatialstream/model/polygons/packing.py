@@ -1,8 +1,8 @@
 """Polygons in one array of numbers: how a table of them is passed to kernels, and kept in files and mapped from them.
 
-A table has nine columns, and ten if a polygon has a margin; then the first length is negative. As arguments they would
-cost each call of a kernel several microseconds, whether it has polygons or not; as one array they cost what one does,
-and :func:`table_of` makes the columns, which are views of it, once for a call. No polygons are an empty array.
+A table has nine columns. As nine arguments they would cost each call of a kernel several microseconds, whether it has
+polygons or not; as one array they cost what one does, and :func:`table_of` makes the columns, which are views of it,
+once for a call. No polygons are an empty array.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spatialstream.model.polygons.table import PolygonTable
 __all__ = ["packed_polygons", "table_of", "unpacked_polygons"]
 
 _COLUMNS = 9
-"""Columns of a :class:`PolygonTable` of which none has a margin."""
+"""Columns of a :class:`PolygonTable`."""
 
 
 def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
@@ -28,12 +28,7 @@ def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
     if not polygons:
         return np.empty(0)
     columns = [np.ascontiguousarray(column).reshape(-1) for column in PolygonTable.of(polygons)]
-    lengths = np.array([len(column) for column in columns], np.int64)
-    if not lengths[_COLUMNS]:
-        columns, lengths = columns[:_COLUMNS], lengths[:_COLUMNS]
-    else:
-        lengths[0] = -lengths[0]
-    words = [lengths.view(np.float64)]
+    words = [np.array([len(column) for column in columns], np.int64).view(np.float64)]
     for column in columns:
         whole = np.zeros(-(-column.nbytes // 8))
         whole.view(column.dtype)[: len(column)] = column
@@ -47,16 +42,13 @@ def table_of(packed: Floats) -> PolygonTable:
     if len(packed) == 0:
         codes = packed.view(np.int32)
         none = packed.reshape(0, 4)
-        return PolygonTable(packed, packed, codes, codes, none, packed, codes, packed.view(np.int64), codes, packed)
-    size = packed[: _COLUMNS + 1].view(np.int64)
-    count = _COLUMNS + 1 if size[0] < 0 else _COLUMNS
-    start = np.zeros(_COLUMNS + 2, np.int64)
-    start[0] = count
-    start[1] = count + abs(size[0])
-    for i in range(1, _COLUMNS):
+        return PolygonTable(packed, packed, codes, codes, none, packed, codes, packed.view(np.int64), codes)
+    size = packed[:_COLUMNS].view(np.int64)
+    start = np.zeros(_COLUMNS + 1, np.int64)
+    start[0] = _COLUMNS
+    for i in range(_COLUMNS):
         narrow = i in (2, 3, 6, 8)  # ring, part, first_band and edges are int32
         start[i + 1] = start[i] + ((size[i] + 1) // 2 if narrow else size[i])
-    start[_COLUMNS + 1] = start[_COLUMNS] + (size[_COLUMNS] if count > _COLUMNS else 0)
     return PolygonTable(
         packed[start[0] : start[1]],
         packed[start[1] : start[2]],
@@ -67,7 +59,6 @@ def table_of(packed: Floats) -> PolygonTable:
         packed[start[6] : start[7]].view(np.int32)[: size[6]],
         packed[start[7] : start[8]].view(np.int64),
         packed[start[8] : start[9]].view(np.int32)[: size[8]],
-        packed[start[9] : start[10]],
     )
 
 

@@ -22,7 +22,7 @@ from spatialstream.model.polygons.margin import is_near, reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
 from spatialstream.model.polygons.polygon import Polygon
 
-__all__ = ["PolygonTable", "band_of", "contain_points", "margins_of", "polygon_contains", "rest_of_sum"]
+__all__ = ["PolygonTable", "band_of", "contain_points", "has_margin", "margins_of", "polygon_contains", "rest_of_sum"]
 
 _ENTRIES = 4
 """How many bands list an edge, on average, at most."""
@@ -40,12 +40,11 @@ class PolygonTable(NamedTuple):
         ring: int32[v], the ring of each vertex, counted over all polygons.
         part: int32[rings], the part of each ring, counted over all polygons.
         bounds: float64[n, 4], west, south, east, north, of what lies within the margin.
-        scale: float64[n], bands in a unit of y.
+        scale: float64[n], bands in a unit of y; if a polygon has a margin, float64[2 n], with all margins behind them.
+            An array of their own would cost each call with a table, of polygons without margins too.
         first_band: int32[n + 1], where each polygon's bands begin.
         band: int64[bands + 1], where each band's edges begin.
         edges: int32[...], the first vertices of the edges of each band, ascending.
-        within: float64[n], the margin: what lies this near to the border also belongs to a polygon; empty if there is
-            none.
     """
 
     x: Floats
@@ -57,7 +56,6 @@ class PolygonTable(NamedTuple):
     first_band: Codes
     band: Ints
     edges: Codes
-    within: Floats
 
     @classmethod
     def of(cls, polygons: Sequence[Polygon]) -> PolygonTable:
@@ -80,12 +78,16 @@ class PolygonTable(NamedTuple):
             ring,
             np.repeat(np.arange(len(parts)), parts).astype(np.int32),
             bounds,
-            scale,
+            np.append(scale, margins_of(polygons)),
             np.cumsum([0, *map(len, sizes)]).astype(np.int32),
             np.cumsum([0, *_joined(sizes)]),
             _joined(edges),
-            margins_of(polygons),
         )
+
+    @property
+    def within(self) -> Floats:
+        """The margins: what lies this near to the border also belongs to a polygon; empty if there is none."""
+        return self.scale[len(self.bounds) :]
 
     def contain(self, geographic: bool, index: int, x: float, y: float) -> bool:
         """Whether the polygon at ``index`` contains the point (x, y)."""
@@ -241,9 +243,16 @@ def _is_within(
 
 
 @lean_kernel
+def has_margin(t: PolygonTable, row: int) -> bool:
+    """Whether a polygon has a margin, which is ``t.scale[len(t.bounds) + row]``."""
+    n = len(t.bounds)
+    return len(t.scale) > n and t.scale[n + row] > 0.0
+
+
+@lean_kernel
 def _is_near_border(t: PolygonTable, geographic: bool, row: int, first: int, last: int, x: float, y: float) -> bool:
     """Whether a point lies within the margin of one of the edges ``edges[first:last]``."""
-    within = t.within[row]
+    within = t.scale[len(t.bounds) + row]
     up = reach(geographic, within, max(abs(t.bounds[row, 1]), abs(t.bounds[row, 3])))
     if not geographic:
         up = max(up, reach(geographic, within, max(abs(t.bounds[row, 0]), abs(t.bounds[row, 2]))))
@@ -278,7 +287,7 @@ def polygon_contains(t: PolygonTable, geographic: bool, row: int, x: float, y: f
         return True
     if behind and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, -TURN, y):
         return True
-    return len(t.within) > 0 and t.within[row] > 0.0 and _is_near_border(t, geographic, row, first, last, x, y)
+    return has_margin(t, row) and _is_near_border(t, geographic, row, first, last, x, y)
 
 
 @kernel
