@@ -162,7 +162,7 @@ def _geometry(value: object, space: Space, field: str, kinds: Sequence[str]) -> 
     kind = value.get("type")
     if kind not in kinds:
         problem = f"{kind!r} is not a polygon" if isinstance(kind, str) else "is missing"
-        if kind in _KINDS:
+        if kind in _KINDS and field.startswith("region."):  # an area has no margin
             problem += ', and has no inside; give "within", a distance, beside it'
         raise RecordError(f"{field}.type", f"{problem}; it {_FORM}")
     return value, field
