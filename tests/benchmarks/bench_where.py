@@ -4,17 +4,27 @@
 50 by Zipf's law, and for a priority of 3 or more, of 5. In the comparison the country is a word of texts and a keyword
 of queries: the same objects pass. The floor of conditions is two thirds of its speed. Passes are in turn, times are CPU
 times, and each is checked on a sample of objects by brute force.
+
+The same objects are also in a store of segments, which snapshot queries ask by a condition, beside the same queries of
+the country as one keyword more, and beside a store of an earlier format, which checks conditions on candidates only.
+Building and bytes are those of both stores.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex
+from spatialstream.local.snapshot import segments
+from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.expressions import Expression
 from spatialstream.model.keyword_terms import beside, keyword_lists, with_keywords
 from spatialstream.model.objects import ObjectBatch
@@ -22,6 +32,7 @@ from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.condition import cql2_of
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import Properties
+from spatialstream.model.regions import Box
 from spatialstream.model.terms import TermLists
 from spatialstream.oracle.conditions import satisfies
 from tests.benchmarks.__main__ import show
@@ -38,9 +49,12 @@ from tests.benchmarks.bench_crq import (
     register,
 )
 from tests.benchmarks.workload import SPACE, QueryColumns, objects, queries
+from tests.unit.memory_files import MemoryFiles
 
 COUNTRIES, PRIORITIES = 50, 5
 PASSES, SAMPLE = 5, 60
+ASKED, EPOCH = 300, 50_000
+FOREVER = (-1, 2**62)
 DECLARED = Properties.parse(["country:keyword", "priority:number"])
 
 
@@ -111,6 +125,11 @@ def check(index: ContinuousRangeIndex, columns: QueryColumns, stream: ObjectBatc
 
 def run() -> list[Row]:
     """All figures as rows, see :func:`tests.benchmarks.bench_crq.run`."""
+    return [*continuous(), *snapshots()]
+
+
+def continuous() -> list[Row]:
+    """The rate at which CRQs are matched."""
     crq.prepare()
     source = with_properties(objects(OBJECTS, SOURCE_SEED), SOURCE_SEED)
     stream = with_properties(objects(OBJECTS, STREAM_SEED), STREAM_SEED)
@@ -146,6 +165,117 @@ def run() -> list[Row]:
         value = OBJECTS / best[name]
         rows.append({"name": f"{DEFAULT_QUERIES:,} CRQs, {name}", "value": value, "floor": floor, "note": note})
         rows[-1]["unit"] = "objects/s"
+    return rows
+
+
+def filled(stream: ObjectBatch) -> tuple[SegmentStore, float]:
+    """A store of the stream, and the CPU seconds of its appends."""
+    store, begun = SegmentStore(SPACE), time.process_time()
+    for first in range(0, len(stream), EPOCH):
+        store.append(stream.take(np.arange(first, min(first + EPOCH, len(stream)))))
+    return store, time.process_time() - begun
+
+
+def earlier(store: SegmentStore) -> SegmentStore:
+    """The store as of files of an earlier format, of whose segments no keyword is looked for in postings."""
+    files = MemoryFiles()
+    manifest = store.checkpoint(files.write)
+
+    def read(name: str) -> Any:
+        arrays, extra = files.read(name)
+        return {each: array for each, array in arrays.items() if each != "keyed"}, extra
+
+    return SegmentStore.restore(SPACE, manifest, read)
+
+
+def asked_of(store: SegmentStore, kind: str, box: Box, at: Sequence[float], literals: Sequence[str]) -> list[Any]:
+    """The answer of a snapshot query."""
+    match kind:
+        case "SRQ":
+            return store.range_query(box, literals, *FOREVER).ids.to_pylist()
+        case "SKQ":
+            return store.nearest(*at, 10, literals, *FOREVER).ids.to_pylist()
+    terms, counts = store.term_counts(box, literals, *FOREVER)
+    return sorted(zip(terms.to_pylist(), counts.tolist(), strict=True))
+
+
+def as_words(batch: ObjectBatch) -> ObjectBatch:
+    """As :func:`with_words`, in words that a text could have."""
+    given = with_words(batch)
+    words = pc.replace_substring(given.terms.vocabulary, '"country"', "of")
+    return replace(given, terms=replace(given.terms, vocabulary=words))
+
+
+def timed(ask: Callable[[int], list[Any]]) -> tuple[list[float], list[list[Any]]]:
+    """CPU seconds of the queries, and their answers."""
+    times, answers = [], []
+    for i in range(ASKED):
+        begun = time.process_time()
+        answers.append(ask(i))
+        times.append(time.process_time() - begun)
+    return times, answers
+
+
+def snapshots() -> list[Row]:
+    """What keywords cost a store, and snapshot queries with a condition: CPU times.
+
+    Raises:
+        AssertionError: answers differ from those in which the condition is checked on candidates.
+    """
+    segments.prepare()
+    source = with_properties(objects(OBJECTS, SOURCE_SEED), SOURCE_SEED)
+    plain = replace(source, properties=PropertyColumns.none(len(source)))
+    number = {"priority": source.properties.columns["priority"]}
+    given = {
+        "no properties": plain,
+        "priority": replace(source, properties=PropertyColumns(len(source), number)),
+        "country and priority": source,
+        "country as a word": as_words(source),
+    }
+    stores, rows = {}, list[Row]()
+    for name, batch in given.items():
+        stores[name], seconds = filled(batch)
+        note = f"{stores[name].nbytes / len(source):.1f} bytes an object"
+        rows.append({"name": f"store, {name}: append", "value": OBJECTS / seconds, "unit": "objects/s", "floor": None})
+        rows[-1]["note"] = note
+    stores["earlier format"] = earlier(stores["country and priority"])
+    columns = queries(source, ASKED, QUERY_SEED, side=0.02)
+    own = [tuple(columns.keywords[i]) for i in range(ASKED)]
+    for kind in ("SRQ", "SKQ", "STQ"):
+        rows += of_kind(kind, "", stores, columns, own_countries(source, columns), [()] * ASKED)
+        rows += of_kind(kind, "1 to 3 words, ", stores, columns, own_countries(source, columns), own)
+    return rows
+
+
+def of_kind(
+    kind: str,
+    what: str,
+    stores: dict[str, SegmentStore],
+    columns: QueryColumns,
+    countries: pa.StringArray,
+    words: Sequence[tuple[str, ...]],
+) -> list[Row]:
+    """Rows of the queries of a type, with these words and a country each."""
+    boxes = [Box(*shape) for shape in columns.regions.shape.tolist()]
+    where = [parse_where(f"country = '{each}'", DECLARED) for each in countries.to_pylist()]
+    conditions = [Expression(where=each).literals for each in where]
+    keyed, as_word = stores["country and priority"], stores["country as a word"]
+    cases = {
+        "where country = ...": (keyed, conditions),
+        "the same, checked": (stores["earlier format"], conditions),
+        "country as one word more": (as_word, [(f"of{each}",) for each in countries.to_pylist()]),
+    }
+    rows, answers = list[Row](), []
+    for name, (store, literals) in cases.items():
+        asked = [(*a, *b) for a, b in zip(words, literals, strict=True)]
+        times, found = timed(
+            lambda i: asked_of(store, kind, boxes[i], columns.centres[i].tolist(), asked[i])  # noqa: B023 (called at once)
+        )
+        answers.append(found)
+        note = f"p95 {np.percentile(times, 95) * 1e6:,.0f} us"
+        rows.append({"name": f"{kind}, {what}{name}", "value": np.median(times) * 1e6, "unit": "us", "floor": None})
+        rows[-1]["note"] = note
+    assert answers[0] == answers[1]
     return rows
 
 

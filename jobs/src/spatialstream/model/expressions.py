@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ __all__ = [
     "fields_of",
     "has_marks",
     "is_marked",
+    "keyed",
     "posted",
     "searched",
 ]
@@ -220,6 +222,21 @@ def posted(parts: Expanded) -> tuple[Expanded, tuple[str, ...]]:
     where = np.array([*left, -1], np.int32)[parts.where]
     groups = beside(parts.groups.take(rows), sets.take(places))
     return Expanded(parts.owner[rows], groups, parts.none, where, tuple(rests)), names
+
+
+@lru_cache(4_096)
+def keyed(expression: Expression) -> Expression:
+    """The expression with tests of keywords as terms of its groups, as far as :mod:`.keyword_terms` makes them that.
+
+    It is what an index of such terms looks for, and has no record; an expression of too many groups stays as it is.
+    """
+    if expression.where is None:
+        return expression
+    found = as_terms(expression.where)
+    if not found.names or len(expression.groups) * len(found.alternatives) > MOST_GROUPS:
+        return expression
+    groups = tuple((*group, *terms) for group in expression.groups for terms in found.alternatives)
+    return Expression(any=groups, none=expression.none, where=found.rest)
 
 
 def searched(lists: TermLists) -> TermLists:

@@ -32,7 +32,7 @@ from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.termlists import get_unit
 from spatialstream.local.snapshot.unions import Satisfying
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
-from spatialstream.local.snapshot.zranges import bisect, is_reached, nearest_bound
+from spatialstream.local.snapshot.zranges import bisect, has_keywords, is_keyword, is_reached, nearest_bound
 from spatialstream.local.wordtable import find_word, pack
 from spatialstream.model.expressions import Expression
 from spatialstream.model.geometry import distance
@@ -71,9 +71,9 @@ class RankedAsk(NamedTuple):
         weights: int64[w], theirs, each times its occurrences among them.
         asked: sum of the squares of these.
         static: whether words of an object weigh by their occurrences alone.
-        filter_offsets, filter_words: the words of the filter, those of all groups and forbidden ones.
+        filter_offsets, filter_words: the terms of the filter, those of all groups and forbidden ones.
         groups: int64[f], the group of each; -1 for forbidden ones.
-        sizes: int64[g], words of each group, at least one group: an object has to have all words of one.
+        sizes: int64[g], terms of each group, at least one group: an object has to have all terms of one.
         t_after, t_last: objects of (t_after, t_last] are candidates.
         t, half_life: of the query, ms; the half-life of one about an interval is 0.
         first, last: the interval.
@@ -200,6 +200,10 @@ def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Arr
                 if ask.groups[f] < 0:
                     return -1, 0.0
                 counts[ask.groups[f]] += 1
+    for f in range(len(filters)):
+        if filters[f] >= 0 and is_keyword(ask.filter_offsets, ask.filter_words, f):
+            cursor = np.full(1, s.posting_offsets[filters[f]], np.int64)
+            counts[ask.groups[f]] += has_keywords(s, position, filters[f : f + 1], cursor)
     passes = False
     for group in range(len(counts)):
         passes = passes or counts[group] == ask.sizes[group]

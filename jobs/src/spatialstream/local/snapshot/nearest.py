@@ -17,11 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from spatialstream.local.arrays import Array, grown, wide
-from spatialstream.local.snapshot.addresses import columns_at
+from spatialstream.local.snapshot.addresses import Columns, columns_at
 from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
 from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
-from spatialstream.local.snapshot.zranges import bisect, is_reached, lookup, nearest_bound
+from spatialstream.local.snapshot.zranges import bisect, has_keywords, is_keyword, is_reached, lookup, nearest_bound
 from spatialstream.model.geometry import distance
 from spatialstream.model.kernels import kernel
 
@@ -35,6 +35,17 @@ _LEAF = 24
 
 _TRACKED = 4
 """Number of keywords (the rarest ones) whose postings are tracked down the tree; others are only checked."""
+
+
+@kernel
+def _has_all(s: Columns, position: int, codes: Array, keywords: Array) -> bool:
+    """Whether the object at a position has all words and all keywords of properties."""
+    if not has_all(s, position, codes):
+        return False
+    cursors = np.empty(len(keywords), np.int64)
+    for i in range(len(keywords)):
+        cursors[i] = s.posting_offsets[keywords[i]]
+    return has_keywords(s, position, keywords, cursors)
 
 
 @kernel
@@ -56,24 +67,30 @@ def nearest(
         rows of the table int32[m], positions int32[m] and distances float64[m], in order of (distance, t descending,
         id, x, y); and the number of objects checked.
     """
-    keywords = len(word_offsets) - 1
+    keywords, texts = len(word_offsets) - 1, 0
+    for i in range(keywords):
+        texts += not is_keyword(word_offsets, words, i)
     tracked = min(_TRACKED, keywords)
     # a node: row, level, prefix, positions [lo, hi), then [lo, hi) in the postings of the tracked keywords
     nodes = np.empty((64 + len(table), 5 + 2 * tracked), np.int64)
     keys = np.empty(len(nodes))
     heap = np.empty(len(nodes), np.int64)
-    codes = np.empty((len(table), keywords), np.int64)
+    codes = np.empty((len(table), keywords), np.int64)  # those of words, then those of keywords of properties
+    ranked = np.empty(keywords, np.int64)
     used, waiting, m, checked, most = 0, 0, 0, 0, 0
     for row in range(len(table)):
         s = columns_at(table, row)
         if not is_reached(s, t_after, t_last):
             continue
-        known, codes[row], _ = lookup(s, word_offsets, words)
+        known, of_texts, others, _ = lookup(s, word_offsets, words)
         if not known:
             continue
+        codes[row, :texts], codes[row, texts:] = of_texts, others
+        ranked[:] = codes[row]
+        ranked.sort()
         nodes[used, 0], nodes[used, 1], nodes[used, 2], nodes[used, 3], nodes[used, 4] = row, 0, 0, 0, len(s.x)
         for w in range(tracked):
-            code = codes[row, keywords - 1 - w]
+            code = ranked[keywords - 1 - w]
             nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = s.posting_offsets[code], s.posting_offsets[code + 1]
         most += nodes[used, 6] - nodes[used, 5] if tracked else nodes[used, 4]
         key = nearest_bound(geographic, x, y, (s.grid[0], s.grid[1], s.grid[2], s.grid[3]))
@@ -102,7 +119,7 @@ def nearest(
                     continue
                 if timed and not (t_after < s.t[position] and s.t[position] <= t_last):
                     continue
-                if keywords > 1 and not has_all(s, position, codes[row]):
+                if keywords > 1 and not _has_all(s, position, codes[row, :texts], codes[row, texts:]):
                     continue
                 m = offer(table, best, m, d, row, position)
                 if m == k:

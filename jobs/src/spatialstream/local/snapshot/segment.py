@@ -2,14 +2,16 @@
 
 Objects are columns in Z-order, so that each quadtree node is a range of positions (:mod:`.zorder`). Terms are encoded
 in the segment's own vocabulary (:mod:`.wordtable`), and each term has postings: the ascending positions of its objects.
+Keywords of properties are terms, too, by which searches select (:mod:`spatialstream.model.keyword_terms`): they have
+postings only, and are in no set and no table, so that what counts or ranks words does not see them.
 The number of objects of a node with a term is found by two binary searches: an IR-tree (Cong et al. 2009) of which only
 the leaves are stored. Built on this: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
 term counts from tables of large nodes (:mod:`.termtables`). Signatures of its blocks tell others what is not in it
 (:mod:`.signatures`).
 
 Cost: building is a radix sort and a few passes, linear in objects and terms; about 110 bytes per object with 8 terms
-and an id of 11 characters, and a byte more per term if it is counted how often texts have it. The modules of the
-searches state their costs.
+and an id of 11 characters, 4 for each keyword, and a byte more per term if it is counted how often texts have it. The
+modules of the searches state their costs.
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ from spatialstream.local.snapshot import termlists, termtables, zorder
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
 from spatialstream.local.snapshot.signatures import Signatures, SignedSegment
 from spatialstream.local.snapshot.stored import StoredBlocks
-from spatialstream.local.wordtable import Strings
+from spatialstream.local.wordtable import Strings, to_arrow
 from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
+from spatialstream.model.keyword_terms import with_keywords
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.properties.table import PropertyTable
+from spatialstream.model.properties.declared import PropertyType
+from spatialstream.model.properties.table import PropertyTable, concat_columns
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
 
 __all__ = ["Segment"]
 
@@ -50,6 +55,7 @@ class Segment:
         signatures: of its blocks.
         properties: of the objects, by position; None: they have none.
         stored: the fields that the stream keeps, by position; None: it keeps none.
+        keyed: whether all keywords of the properties have postings; they have none in files of an earlier format.
     """
 
     def __init__(
@@ -59,22 +65,24 @@ class Segment:
         signatures: Signatures,
         properties: PropertyTable | None = None,
         stored: StoredBlocks | None = None,
+        keyed: bool = True,
     ) -> None:
         self.space = space
         self.columns = columns
         self.signatures = signatures
         self.properties = properties
         self.stored = stored
+        self.keyed = keyed
 
     @classmethod
     def build(cls, space: Space, objects: ObjectBatch) -> Segment:
         """Index a batch of objects, in any order."""
+        terms = with_keywords(objects.terms, objects.properties, objects.properties.columns)
         columns, order = _columns(
             string_view(objects.ids),
             (objects.t, objects.x, objects.y),
-            (objects.terms.offsets, objects.terms.codes),
-            string_view(objects.terms.vocabulary),
-            objects.terms.counts,
+            terms,
+            objects.terms,
         )
         properties = PropertyTable.of(objects.properties) if objects.properties.columns else None
         stored = objects.stored.take(order).column
@@ -103,13 +111,13 @@ class Segment:
         ]
         ids = wordtable.concatenate([(part.id_offsets, part.ids) for part in columns])
         t, x, y = (np.concatenate([getattr(part, name) for part in columns]) for name in ("t", "x", "y"))
-        vocabulary = wordtable.gather(word_offsets, words, firsts)
-        lists = wordtable.concatenate(sets)
-        merged, order = _columns(ids, (t, x, y), lists, vocabulary, _counts(columns))
+        vocabulary = to_arrow(*wordtable.gather(word_offsets, words, firsts))
+        texts = TermLists(*wordtable.concatenate(sets), vocabulary, _counts(columns))
         sizes = [*map(len, parts)]
-        properties = PropertyTable.concat([part.properties for part in parts], sizes)
+        given = concat_columns([part.properties for part in parts], sizes)
+        merged, order = _columns(ids, (t, x, y), with_keywords(texts, given, given.columns), texts)
         stored = StoredBlocks.merged([part.stored for part in parts], sizes, order)
-        ordered = None if properties is None else properties.take(order)
+        ordered = PropertyTable.of(given).take(order) if given.columns else None
         return cls(parts[0].space, merged, Signatures.of(merged), ordered, stored)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -120,7 +128,8 @@ class Segment:
         properties = {} if self.properties is None else self.properties.to_arrays()
         stored = {} if self.stored is None else self.stored.to_arrays()
         span = {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)}
-        return arrays | span | self.signatures.to_arrays() | properties | stored
+        keyed = {"keyed": np.ones(1, np.int8)} if self.keyed and self.has_keywords else {}
+        return arrays | span | keyed | self.signatures.to_arrays() | properties | stored
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]]) -> Segment:
@@ -132,7 +141,9 @@ class Segment:
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
         properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
         stored = StoredBlocks.from_arrays(arrays) if "stored_data" in arrays else None
-        return cls(space, Columns(**columns), Signatures.from_arrays(arrays), properties, stored)
+        segment = cls(space, Columns(**columns), Signatures.from_arrays(arrays), properties, stored)
+        segment.keyed = "keyed" in arrays or not segment.has_keywords
+        return segment
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -149,8 +160,14 @@ class Segment:
         return self.columns.t_max
 
     @property
+    def has_keywords(self) -> bool:
+        """Whether a property of its objects is a keyword."""
+        types = () if self.properties is None else self.properties.types
+        return any(kind is PropertyType.KEYWORD for _, kind in types)
+
+    @property
     def terms(self) -> int:
-        """Number of distinct terms."""
+        """Number of distinct terms, keywords of properties included."""
         return len(self.columns.word_offsets) - 1
 
     @cached_property
@@ -182,28 +199,31 @@ def _counts(columns: Sequence[Columns]) -> Bytes | None:
 def _columns(
     ids: Strings,
     places: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
-    sets: Strings,
-    vocabulary: Strings,
-    counts: Bytes | None,
+    terms: TermLists,
+    texts: TermLists,
 ) -> tuple[Columns, npt.NDArray[Any]]:
-    """Sort and index objects given as ids, (t, x, y), term sets, their vocabulary and counts; and their order."""
+    """Sort and index objects: ids, (t, x, y), terms, and those of texts, which have the same codes; and their order."""
     t, x, y = places
     grid = zorder.grid_of(x, y)
     order = zorder.z_sort(grid, x, y)
     t, x, y = t[order], x[order], y[order]
     directory = zorder.directory_of(grid, x, y)
 
-    frequencies = _tally(sets[1], len(vocabulary[0]) - 1)
+    vocabulary = string_view(terms.vocabulary)
+    frequencies = _tally(terms.codes, len(terms.vocabulary))
     used = np.flatnonzero(frequencies)
     used = used[np.argsort(-frequencies[used], kind="stable")]
     ranks = np.full(len(frequencies), -1, np.int32)
     ranks[used] = np.arange(len(used), dtype=np.int32)
     posting_offsets = np.zeros(len(used) + 1, np.int32)
     np.cumsum(frequencies[used], out=posting_offsets[1:])
-    unit_offsets, units, postings = termlists.encode_sets(*sets, order, ranks, posting_offsets)
+    unit_offsets, units, postings = termlists.encode_sets(
+        terms.offsets, terms.codes, order, ranks, len(texts.vocabulary), posting_offsets
+    )
     beside = np.empty(0, np.uint8)
-    if counts is not None:
-        beside = termlists.encode_counts(unit_offsets, units, *sets, writable(counts), order, ranks)
+    if texts.counts is not None:
+        counts = writable(texts.counts)
+        beside = termlists.encode_counts(unit_offsets, units, texts.offsets, texts.codes, counts, order, ranks)
     word_offsets, words = wordtable.gather(*vocabulary, used)
     columns = Columns(
         t,

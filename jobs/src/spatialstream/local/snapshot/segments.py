@@ -289,6 +289,8 @@ def _objects_of(segment: Segment) -> ObjectBatch:
     offsets, of_each = decode_sets(columns.unit_offsets, columns.units, codes)
     counts = decode_counts(columns.units, columns.counts) if len(columns.counts) else None
     terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words), counts)
+    if segment.has_keywords:
+        terms = terms.compact()  # keywords of properties are terms of the index, not of its objects
     objects = ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
     if segment.properties is not None:
         objects = replace(objects, properties=segment.properties.columns())

@@ -62,15 +62,16 @@ def _sort(codes: Array, n: int) -> None:
 
 @kernel
 def encode_sets(
-    offsets: Array, codes: Array, order: Array, ranks: Array, posting_offsets: Array
+    offsets: Array, codes: Array, order: Array, ranks: Array, texts: int, posting_offsets: Array
 ) -> tuple[Array, Array, Array]:
-    """Reorder and recode sets, and invert them.
+    """Reorder and recode sets, and invert them. Terms that are not of texts have postings, and are in no unit.
 
     Args:
         offsets: int32[n + 1], offsets of the sets in ``codes``.
         codes: int32[m], old codes.
         order: int64[n], the set at each new position.
         ranks: int32, new code of each old one.
+        texts: old codes below this are terms of texts.
         posting_offsets: int32[terms + 1], start of the postings of each new code.
 
     Returns:
@@ -90,15 +91,17 @@ def encode_sets(
     postings = np.empty(posting_offsets[-1], np.int32)
     at = 0
     for position in range(n):
-        start, end = offsets[order[position]], offsets[order[position] + 1]
-        for j in range(start, end):
+        count = 0
+        for j in range(offsets[order[position]], offsets[order[position] + 1]):
             code = ranks[codes[j]]
-            buffer[j - start] = code
+            if codes[j] < texts:
+                buffer[count] = code
+                count += 1
             postings[cursors[code]] = position
             cursors[code] += 1
-        _sort(buffer, end - start)
+        _sort(buffer, count)
         previous = 0
-        for j in range(end - start):
+        for j in range(count):
             at = put_unit(units, at, buffer[j] - previous)
             previous = buffer[j]
         unit_offsets[position + 1] = at

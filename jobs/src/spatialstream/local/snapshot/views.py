@@ -38,7 +38,7 @@ from spatialstream.local.snapshot.totals import largest
 from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, satisfying, search_groups
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
-from spatialstream.model.expressions import Expression, is_marked
+from spatialstream.model.expressions import Expression, is_marked, keyed
 from spatialstream.model.hashing import process_seed
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Region
@@ -127,11 +127,12 @@ class _Table:
         segments: the segments; None if not loaded: the row has only the times.
         unloaded: positions of segments that are not loaded.
         stores: whether their objects have fields that the stream keeps.
+        keyed: whether keywords of properties have postings in all segments that are loaded.
         numbered: the state of :class:`TermNumbers` for this table.
         weighed: a corpus table, the rows with the weights of their terms in it, and these weights.
     """
 
-    __slots__ = ("numbered", "rows", "segments", "stores", "unloaded", "weighed")
+    __slots__ = ("keyed", "numbered", "rows", "segments", "stores", "unloaded", "weighed")
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.segments = [part.segment for part in parts]
@@ -141,8 +142,14 @@ class _Table:
         ]
         self.rows = np.concatenate(rows) if rows else _NO_ROWS
         self.stores = any(segment is not None and segment.stored is not None for segment in self.segments)
+        self.keyed = all(segment is None or segment.keyed for segment in self.segments)
         self.numbered: _Numbered | None = None
         self.weighed: _Weighed | None = None
+
+    def expression(self, literals: Sequence[str]) -> Expression:
+        """The expression of literals, with terms in place of tests of keywords if these have postings."""
+        found = Expression.of(literals)
+        return keyed(found) if self.keyed else found
 
     def stored_at(self, owners: Codes, positions: Codes, fields: Shown) -> pa.LargeStringArray:
         """Of the fields that the stream keeps of the objects at positions of rows those that are shown."""
@@ -335,7 +342,7 @@ class ObjectsView:
                 )
                 return found
 
-            expression = Expression.of(keywords)
+            expression = table.expression(keywords)
             satisfied = satisfying(table.rows, table.segments, expression)
             owners, positions, checked = search_groups(expression, satisfied, of_group)
         else:
@@ -370,7 +377,7 @@ class ObjectsView:
         def found(wanted: int) -> tuple[Codes, Codes, Floats, int]:
             if not is_marked(keywords):
                 return of_group(keywords, wanted)
-            expression = Expression.of(keywords)
+            expression = table.expression(keywords)
             satisfied = satisfying(table.rows, table.segments, expression)
             return nearest_of_groups(table.rows, wanted, expression, satisfied, of_group)
 
@@ -413,7 +420,7 @@ class ObjectsView:
         after, last = max(times[0], self.floor - 1), times[1]
         table = self._reaching(after, last)
         _, rows, _ = table.weighed_by(corpus)
-        expression = Expression.of(keywords)
+        expression = table.expression(keywords)
         ask = RankedAsk.of(self.space, at, ranking, expression, (after, last), t, corpus)
         where = None
         if expression.where is not None:

@@ -3,7 +3,10 @@
 A node outside the region is dropped, a node inside becomes a range that needs no check of positions, and a node on the
 border is split until it has few objects or an eighth of the region's extent. So a region results in a few dozen ranges,
 regardless of the number of objects (the pruning of an IR-tree, Cong et al. 2009, without a stored tree). The
-range-keyword search takes the postings of the rarest keyword within these ranges and checks each of these objects.
+range-keyword search takes the postings of the rarest term within these ranges and checks each of these objects.
+
+Terms are words of texts, or keywords of properties (:mod:`spatialstream.model.keyword_terms`). An object's set has its
+words only, so whether it has a keyword is found in the keyword's postings.
 
 Cost: O(ranges) directory lookups, O(ranges log postings) for the search, then O(candidates).
 """
@@ -32,7 +35,18 @@ from spatialstream.model.polygons.table import polygon_contains
 from spatialstream.model.regions import Region, shape_of
 from spatialstream.model.space import Space
 
-__all__ = ["Ask", "bisect", "farthest", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
+__all__ = [
+    "Ask",
+    "bisect",
+    "farthest",
+    "has_keywords",
+    "is_keyword",
+    "is_reached",
+    "lookup",
+    "nearest_bound",
+    "ranges",
+    "search",
+]
 
 _CAPACITY = 512
 _SPLIT = 8
@@ -42,6 +56,8 @@ _TESTED = 128
 
 _DEGREE = np.pi / 180.0
 _NO_POLYGON = np.empty(0)
+
+_MARK = ord('"')
 
 
 class Ask(NamedTuple):
@@ -245,32 +261,71 @@ def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
 
 
 @kernel
-def lookup(s: Columns, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]) -> tuple[bool, npt.NDArray[Any], int]:
-    """Look up keywords in a segment: (whether all are in it, ascending codes int64[k], the rarest one or -1)."""
-    codes = np.empty(len(word_offsets) - 1, np.int64)
-    rarest = -1
-    for i in range(len(codes)):
+def is_keyword(word_offsets: npt.NDArray[Any], words: npt.NDArray[Any], i: int) -> bool:
+    """Whether term i is a keyword of a property: they begin with a quotation mark, and words do not."""
+    return bool(word_offsets[i] < word_offsets[i + 1] and words[word_offsets[i]] == _MARK)
+
+
+@kernel
+def lookup(
+    s: Columns, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]
+) -> tuple[bool, npt.NDArray[Any], npt.NDArray[Any], int]:
+    """Look up terms in a segment.
+
+    Returns:
+        whether all are in it; the codes of words, ascending, and those of keywords, int64 each; and the rarest of all,
+        or -1.
+    """
+    n = len(word_offsets) - 1
+    codes, keywords = np.empty(n, np.int64), np.empty(n, np.int64)
+    rarest, texts, others = -1, 0, 0
+    for i in range(n):
         code = find_word(s.slots, s.word_offsets, s.words, words, word_offsets[i], word_offsets[i + 1])
         if code < 0:
-            return False, codes, -1
-        codes[i] = code
+            return False, codes, keywords, -1
+        if is_keyword(word_offsets, words, i):
+            keywords[others] = code
+            others += 1
+        else:
+            codes[texts] = code
+            texts += 1
         # codes rank terms by frequency: the largest is the rarest
         rarest = max(rarest, code)
-    codes.sort()
-    return True, codes, rarest
+    codes[:texts].sort()
+    return True, codes[:texts], keywords[:others], rarest
+
+
+@kernel
+def has_keywords(s: Columns, position: int, keywords: npt.NDArray[Any], cursors: npt.NDArray[Any]) -> bool:
+    """Whether the object at a position has all of the keywords (codes).
+
+    ``cursors`` (int64, one each) are where their postings are looked at from, and change: a position must not be lower
+    than the ones before.
+    """
+    for i in range(len(keywords)):
+        end = wide(s.posting_offsets[keywords[i] + 1])
+        cursors[i] = bisect(s.postings, cursors[i], end, position)
+        if cursors[i] == end or s.postings[cursors[i]] != position:
+            return False
+    return True
 
 
 @kernel
 def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.NDArray[Any], int, int]:
     """Add one segment's positions to ``found[:m]``, which is replaced when it is full: (found, m, objects checked)."""
     checked = 0
-    known, codes, rarest = lookup(s, ask.word_offsets, ask.words)
+    known, codes, keywords, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
     a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
     timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
     if polygonal:
         polygon = table_of(ask.polygon)
+    cursors = np.empty(len(keywords), np.int64)
+    for i in range(len(keywords)):
+        cursors[i] = s.posting_offsets[keywords[i]]
+    more_words = len(codes) > 1 or (len(codes) == 1 and codes[0] != rarest)
+    more_keywords = len(keywords) > 1 or (len(keywords) == 1 and keywords[0] != rarest)
     cursor, last = 0, len(s.x)
     if rarest >= 0:
         cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
@@ -297,7 +352,9 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
                     continue
             if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                 continue
-            if len(codes) > 1 and not has_all(s, position, codes):
+            if more_words and not has_all(s, position, codes):
+                continue
+            if more_keywords and not has_keywords(s, position, keywords, cursors):
                 continue
             if m == len(found):
                 found = grown(found, m, 2 * m)

@@ -21,7 +21,7 @@ from spatialstream.model.arrays import Array, Bytes, Flags, Floats, Ints, numpy_
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import ARROW, PropertyType
 
-__all__ = ["MISSING", "LazyTable", "PropertyTable", "number_words", "span"]
+__all__ = ["MISSING", "LazyTable", "PropertyTable", "concat_columns", "number_words", "span"]
 
 MISSING = np.int64(-(2**63))
 """The word of a missing value; no finite double, no time and no keyword has it."""
@@ -126,13 +126,18 @@ class PropertyTable:
     @staticmethod
     def concat(parts: Sequence[PropertyTable | None], sizes: Sequence[int]) -> PropertyTable | None:
         """The table of several of so many objects one after the other; None if all are None."""
-        if not any(part is not None for part in parts):
-            return None
-        columns = [
+        columns = concat_columns(parts, sizes)
+        return PropertyTable.of(columns) if columns.columns else None
+
+
+def concat_columns(parts: Sequence[PropertyTable | None], sizes: Sequence[int]) -> PropertyColumns:
+    """The columns of the tables of several of so many objects one after the other; none if all are None."""
+    return PropertyColumns.concat(
+        [
             PropertyColumns.none(size) if part is None else part.columns()
             for part, size in zip(parts, sizes, strict=True)
         ]
-        return PropertyTable.of(PropertyColumns.concat(columns))
+    )
 
 
 class LazyTable:
