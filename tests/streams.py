@@ -279,9 +279,15 @@ _PLANAR_POLYGONS: list[list[Any]] = [
 
 @st.composite
 def polygons(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]]) -> Polygon:
-    """Triangles of places, some with a hole of half the size; and polygons through the places that are edge cases."""
+    """Triangles of places, some with a hole of half the size; and polygons through the places that are edge cases.
+
+    Some have a margin; some of these are lines or points.
+    """
     place = st.one_of(st.sampled_from(pool), places(space))
     a, b, c = (draw(place) for _ in range(3))
+    within = draw(st.sampled_from([0.0, 0.0, 0.0, 1.0, 30_000.0, 1e6] if space.geographic else [0.0, 0.0, 0.5, 2.0]))
+    if within and draw(st.booleans()):
+        return lines(space, draw(st.sampled_from(["LineString", "MultiPoint"])), [a, b, c], within)
     parts = draw(st.sampled_from(_WGS84_POLYGONS if space.geographic else _PLANAR_POLYGONS))
     area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
     if abs(area) > 1e-6 and draw(st.booleans()):
@@ -289,12 +295,18 @@ def polygons(draw: st.DrawFn, space: Space, pool: Sequence[tuple[float, float]])
         if abs(area) > 1 and draw(st.booleans()):
             x, y = sum(each[0] for each in (a, b, c)) / 3, sum(each[1] for each in (a, b, c)) / 3
             parts[0].append([[(x + each[0]) / 2, (y + each[1]) / 2] for each in (a, b, c, a)])
-    return polygon(space, parts)
+    return polygon(space, parts, within)
 
 
-def polygon(space: Space, parts: Sequence[Any]) -> Polygon:
-    """A polygon of the coordinates of a MultiPolygon."""
-    return known_polygon({"type": "MultiPolygon", "coordinates": [*parts]}, space, "polygon", 1000)
+def polygon(space: Space, parts: Sequence[Any], within: float = 0.0) -> Polygon:
+    """A polygon of the coordinates of a MultiPolygon, with a margin."""
+    return known_polygon({"type": "MultiPolygon", "coordinates": [*parts]}, space, "polygon", 1000, within=within)
+
+
+def lines(space: Space, kind: str, places: Sequence[Sequence[float]], within: float) -> Polygon:
+    """A LineString or a MultiPoint with a margin."""
+    value = {"type": kind, "coordinates": [*map(list, places)]}
+    return known_polygon(value, space, "polygon", 1000, within=within)
 
 
 def _radii(space: Space) -> list[float]:
@@ -552,7 +564,10 @@ def _random_region(rng: random.Random, focus: SpatialObject, space: Space, dx: f
 
 
 def _random_polygon(rng: random.Random, focus: SpatialObject, space: Space, dx: float, dy: float) -> Polygon:
-    """A star around an object with a hole beside it, or without one; the border goes through the object at times."""
+    """A star around an object with a hole beside it, or without one; the border goes through the object at times.
+
+    Some have a margin; some of these are the line of the star without its last edge.
+    """
     angles = [math.tau * (i + 0.9 * rng.random()) / 12 for i in range(12)]
     reach = [(rng.uniform(0.6, 1.2), angle) for angle in angles]
     ring = [[focus.x + r * dx * math.cos(angle), focus.y + r * dy * math.sin(angle)] for r, angle in reach]
@@ -562,7 +577,12 @@ def _random_polygon(rng: random.Random, focus: SpatialObject, space: Space, dx: 
         if rng.random() < 0.3:
             hole[0] = [focus.x, focus.y]
         rings.append([*hole, hole[0]])
-    return polygon(space, [rings])
+    within = rng.choice([0.0, 0.0, 0.1, 0.7]) * dy * (111_000.0 if space.geographic else 1.0)
+    if space.geographic and within < 1.0:  # for margins of millimetres, more than one answer is right
+        within = 0.0
+    if within and rng.random() < 0.3:
+        return lines(space, "LineString", ring, within)
+    return polygon(space, [rings], within)
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -589,7 +609,7 @@ def query_record(query: Query | Cancellation) -> dict[str, Any]:
         case Circle(x, y, radius) if query.selection.ranking is None:
             record["region"] = {"circle": [x, y, radius]}
         case Polygon() as region:
-            record["region"] = {"polygon": region.to_geojson()}
+            record["region"] = region.to_region()
     if isinstance(query.selection, Nearest | Best):
         record["at"] = [query.selection.x, query.selection.y]
     if query.k:

@@ -26,6 +26,7 @@ SPACE = "sq-geo"
 AUDIENCE = "spatialstream-gateway"
 BOX = {"box": [0, 0, 1, 1]}
 TRIANGLE = {"type": "Polygon", "coordinates": [[[0, 0], [1.5, 0], [0, 1], [0, 0]]]}
+ROAD = {"type": "LineString", "coordinates": [[0, 0], [1.5, 0]]}
 CRQ = {"stream": "quakes", "type": "CRQ", "region": BOX}
 CKQ = {"stream": "quakes", "type": "CKQ", "at": [0, 0], "k": 3}
 CTQ = {"stream": "quakes", "type": "CTQ", "region": BOX, "k": 3, "window": "1h", "step": 60_000}
@@ -60,6 +61,9 @@ def space(namespace):
         {**CRQ, "region": {"polygon": TRIANGLE}},
         {**CTQ, "region": {"polygon": {"type": "MultiPolygon", "coordinates": [TRIANGLE["coordinates"]]}}},
         {**CRQ, "region": {"polygon": {"type": "Feature", "properties": {"name": "a"}, "geometry": TRIANGLE}}},
+        {**CRQ, "region": {"polygon": TRIANGLE, "within": 500}},
+        {**CTQ, "region": {"area": "mitte", "within": 0.5}},
+        {**CRQ, "region": {"polygon": ROAD, "within": 200}},
     ],
 )
 def test_a_right_spec_is_accepted_as_it_is(api, space, spec):
@@ -91,7 +95,10 @@ def test_the_examples_are_accepted(api, namespace):
             "spec.region.polygon.coordinates: Required value",
         ),
         (CRQ, {"region": {"box": None, "polygon": {"type": "Feature", "coordinates": [[]]}}}, "requires geometry"),
-        (CRQ, {"region": {"box": None, "polygon": {"type": "Point", "coordinates": [0, 0]}}}, "Unsupported value"),
+        (CRQ, {"region": {"box": None, "polygon": {"type": "Curve", "coordinates": [0, 0]}}}, "Unsupported value"),
+        (CRQ, {"region": {"box": None, "polygon": ROAD}}, "a polygon of lines or points requires within"),
+        (CRQ, {"region": {"within": 5}}, "within is a margin around a polygon or an area"),
+        (CRQ, {"region": {"box": None, "polygon": ROAD, "within": -1}}, "spec.region.within"),
         (CRQ, {"region": {"box": [0, 0, 1]}}, "spec.region.box"),
         (CRQ, {"at": [0, 0]}, "a CKQ and a CBQ require at"),
         (CRQ, {"k": 3}, "a CRQ takes none"),

@@ -48,6 +48,7 @@ def click_on_map(page: Page, lon: float, lat: float) -> None:
     page.mouse.click(box["x"] + x, box["y"] + y)
 
 
+@pytest.mark.gate
 def test_rows_show_the_fields_that_are_wanted(visit: Visit) -> None:
     page = visit.page
     visit.flood()

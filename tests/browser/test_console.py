@@ -306,6 +306,25 @@ def test_a_polygon_is_pasted_and_dropped(visit: Visit) -> None:
         expect(card.locator(".objects li").first).to_be_visible() if found else expect(
             card.locator(".objects li")
         ).to_have_count(0)
+    margin = page.get_by_label("And within, m")
+    for metres, shown, found in (
+        ("60000", "60 km", True),
+        ("10000", "10 km", False),
+    ):  # the flood is 41 km to the south
+        margin.fill(metres)
+        margin.press("Tab")
+        page.get_by_label("GeoJSON").fill('{"type": "LineString", "coordinates": [[3, 52.6], [6, 52.6]]}')
+        page.get_by_label("GeoJSON").press("Tab")
+        page.get_by_role("button", name="Run once").click()
+        card = visit.card("Snapshot query").first
+        expect(card).to_contain_text(f"within {shown} of a LineString around 52.60° N 4.50° E")
+        expect(card).to_have_attribute("data-state", "answered")
+        if found:
+            expect(card.locator(".objects li").first).to_be_visible()
+        else:
+            expect(card.locator(".objects li")).to_have_count(0)
+    margin.fill("0")
+    margin.press("Tab")
     crossing = {"type": "Polygon", "coordinates": [[[3, 51], [6, 54], [6, 51], [3, 54], [3, 51]]]}
     drop(page, json.dumps({"type": "FeatureCollection", "features": [{"type": "Feature", "geometry": crossing}]}))
     assert polygon_of(page) == crossing

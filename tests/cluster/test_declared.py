@@ -48,6 +48,7 @@ GENERATED = GenerateSettings(
     region=(0.05, 2.0),
     circles=0.2,
     polygons=0.6,
+    margins=0.3,
     keywords=(0, 1),
     where=0.6,
     k=5,

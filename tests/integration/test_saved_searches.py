@@ -101,6 +101,7 @@ def test_generated_streams_with_properties_polygons_conditions_and_fields_are_th
         region=(0.01, 1.0),
         circles=0.2,
         polygons=0.5,
+        margins=0.3,
         where=0.6,
         fields=rule.fields or (),
         keywords=(0, 1),

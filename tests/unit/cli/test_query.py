@@ -111,6 +111,17 @@ def test_a_polygon_is_read_from_a_file(value: Any, geometry: Any, tmp_path: Path
     assert check_queries([("query", record | {"id": "a", "t": 0})], WGS84)
 
 
+def test_a_region_has_a_margin(tmp_path: Path) -> None:
+    file = tmp_path / "road.geojson"
+    road = {"type": "LineString", "coordinates": [[0, 0], [1, 1]]}
+    file.write_text(json.dumps(road))
+    record = from_options(options_of(f"--type CRQ --polygon {file} --within 250.5"))
+    assert record == {"type": "CRQ", "region": {"polygon": road, "within": 250.5}}
+    assert check_queries([("query", record | {"id": "a", "t": 0})], WGS84)
+    named = from_options(options_of("--type CRQ --area mitte --within 500"))
+    assert named["region"] == {"area": "mitte", "within": 500}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -139,7 +150,8 @@ def as_options(record: dict[str, Any], folder: Path) -> list[str]:
     for name, value in record.items():
         match name, value:
             case "region", dict():
-                ((shape, numbers),) = value.items()
+                (shape, numbers), *margin = value.items()
+                words += [f"--{name}={distance!r}" for name, distance in margin]
                 if shape == "polygon":
                     file = folder / f"{record['id']}.geojson"
                     file.write_text(json.dumps(numbers))
@@ -214,6 +226,8 @@ def test_a_query_that_would_be_rejected_is_told_before_anything_is_sent(
             "give a box, a circle, a polygon or an area, not several",
         ),
         (["--type", "SRQ", "--box", "0", "0", "1", "--duration", "1h"], "region.box: must be a list of 4 numbers"),
+        (["--type", "SRQ", "--box", "0", "0", "1", "1", "--within", "5"], "region.within: is a margin around"),
+        (["--type", "SRQ", "--within", "5", "--duration", "1h"], "region.within: is a margin around"),
         (["--type", "SKQ", "--point", "0", "0", "--duration", "1h"], "k: SKQ requires k"),
         (["--box", "0", "0", "1", "1"], "type: is required"),
         (

@@ -87,6 +87,7 @@ BEYOND = [
     "[SC]BQ needs a stream that counts words",
     "is not a name: it has a control character",
     "features?: .*(has no|has the property)|feature [0-9]+.* (has no|has neither)",
+    "has no inside; give",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""
 ANY_PARAMETER = ("GET /live", "GET /ready", "GET /openapi.json", "GET /asyncapi.json")
@@ -184,6 +185,12 @@ POLYGONS = [
     {"type": "MultiPolygon", "coordinates": [_HALF, [[[170, 0], [190, 0], [180, 9, 100], [170, 0]]]]},
     {"type": "Feature", "properties": None, "geometry": {"type": "Polygon", "coordinates": _HALF[:1]}},
 ]
+LINES = [
+    {"type": "LineString", "coordinates": [[0, 60], [90, 60, 5], [170, 0]]},
+    {"type": "MultiLineString", "coordinates": [[[0, 0], [1, 1]], [[179, 0], [181, 0]]]},
+    {"type": "Feature", "properties": {}, "geometry": {"type": "Point", "coordinates": [0, 90]}},
+    {"type": "MultiPoint", "coordinates": [[0, 0], [180, -90]]},
+]
 COLLECTION = {
     "type": "FeatureCollection",
     "features": [{"type": "Feature", "id": KNOWN["area"], "properties": None, "geometry": POLYGONS[0]}],
@@ -222,7 +229,9 @@ def narrowed(schema: Any) -> Any:
         if isinstance(each := result.get(name), dict) and each.get("type") == "array":
             result[name] = each | {"prefixItems": numbers}
     if isinstance(result.get("polygon"), dict):  # rings that are closed and do not cross are hardly drawn
-        result["polygon"] = {"enum": POLYGONS}
+        result["polygon"] = {"enum": [*POLYGONS, *LINES] if "within" in result else POLYGONS}
+    if isinstance(result.get("within"), dict):
+        result["within"] = {"type": "number", "minimum": 0, "maximum": 1e7}
     if "AreaGeometry" in result:  # the schemas of the document
         result |= {"AreaGeometry": {"enum": POLYGONS}, "AreaCollection": {"enum": [COLLECTION]}, "Area": schema["Area"]}
     if {"where", "fields"} & result.keys() and "keywords" in result:  # it declares no properties, and keeps no fields

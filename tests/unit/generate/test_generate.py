@@ -356,6 +356,21 @@ def test_polygons_are_around_objects_with_holes_in_every_other_one():
         assert region == after[name] or isinstance(after[name], Polygon), "what is no polygon stays what it is"
 
 
+def test_some_polygons_have_margins_and_every_other_one_of_them_is_a_line():
+    settings = GenerateSettings(
+        kind="uniform", objects=500, region=(1.0, 1.0), polygons=1.0, queries={QueryType.SRQ: 200}
+    )
+    plain, some = (
+        [query.predicate.region for query, _ in asked(each)] for each in (settings, replace(settings, margins=0.5))
+    )
+    polygons = [region for region in some if isinstance(region, Polygon)]
+    wide = [region for region in polygons if region.within]
+    assert 0.3 < len(wide) / len(polygons) < 0.7
+    assert 0.3 < np.mean([region.is_of_lines for region in wide]) < 0.7
+    assert max(region.within for region in wide) < 111_195 * 9
+    assert all(region in plain for region in polygons if not region.within)
+
+
 def test_sizes_are_mixed_over_their_logarithm():
     settings = GenerateSettings(
         kind="uniform", space=PLANE, objects=500, region=(0.0001, 1.0), circles=1.0, queries={QueryType.CRQ: 4_000}
@@ -534,6 +549,7 @@ def test_most_queries_have_answers():
         ("region", {"region": (1.0, 101.0)}),
         ("circles", {"circles": 1.5}),
         ("polygons", {"polygons": -0.5}),
+        ("margins", {"margins": 1.5}),
         ("keywords", {"keywords": (3, 1)}),
         ("where", {"where": 0.5}),
         ("where", {"where": 1.5, "properties": Properties.parse(["a:number"])}),

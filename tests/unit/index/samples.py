@@ -144,7 +144,8 @@ def samples(draw: st.DrawFn, space: Space, kinds: str = " ".join(TYPES)) -> tupl
         if kind[1] == "B":
             return Circle(west, south, rng.random() ** 3 * (1e7 if space.geographic else 4.0))
         if rng.random() < 0.2 and west != east and south != north:
-            return polygon(space, [[[[west, south], [east, south], [east, north], [west, south]]]])
+            within = rng.choice([0.0, 0.0, 1e6] if space.geographic else [0.0, 0.0, 0.5])
+            return polygon(space, [[[[west, south], [east, south], [east, north], [west, south]]]], float(within))
         if rng.random() < 0.5:
             return Circle(west, south, rng.random() ** 3 * (1e7 if space.geographic else 4.0))
         if not space.geographic:

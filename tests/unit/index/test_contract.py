@@ -306,7 +306,8 @@ def many(space, seed, index):
         corner = places[rng.integers(0, len(places))].tolist()
         sides = [[other_x - x, other_y - y], [corner[0] - x, corner[1] - y]]
         if rng.random() < 0.3 and abs(np.linalg.det(sides)) > 1e-3:
-            chosen.append(polygon(space, [[[[x, y], [other_x, other_y], corner, [x, y]]]]))
+            within = rng.choice([0.0, 0.0, 1e5, 3e6] if space.geographic else [0.0, 0.0, 0.1, 1.0])
+            chosen.append(polygon(space, [[[[x, y], [other_x, other_y], corner, [x, y]]]], float(within)))
         elif rng.random() < 0.5:
             chosen.append(Circle(x, y, rng.random() ** 4 * (2.1e7 if space.geographic else 8.0)))
         else:

@@ -90,7 +90,7 @@ def test_areas_of_a_collection_have_the_names_of_a_property_or_their_own_ids() -
         (
             feature({"type": "Point", "coordinates": [0, 0]}, "a"),
             None,
-            r"feature 1 \(a\): type: 'Point' is not a polygon",
+            r"feature 1 \(a\): type: 'Point' is not a polygon; it must be a GeoJSON Polygon",
         ),
         (
             feature({"type": "Polygon", "coordinates": [[[52, 113], [53, 113], [53, 114], [52, 113]]]}, "a"),

@@ -14,7 +14,7 @@ from spatialstream.model.geometry import EARTH_RADIUS_M, contains, distance
 from spatialstream.model.polygons.geojson import parse_polygon
 from spatialstream.model.regions import Box, Circle, Polygon, Regions, parse_region
 from spatialstream.model.space import WGS84, Space
-from spatialstream.oracle.polygons import polygon_containment
+from spatialstream.oracle.polygons import region_containment
 from tests.streams import polygons
 
 PLANE = Space.planar(-10, 0, 10, 5)
@@ -244,4 +244,4 @@ def test_columns_contain_what_the_region_contains(region, x, y):
         case Circle(cx, cy, radius):
             assert found == (distance(True, cx, cy, x, y) <= radius)
         case Polygon():
-            assert found == polygon_containment(region.to_geojson(), True)(x, y)
+            assert found == region_containment(region.to_geojson(), True, region.within, WGS84.distance)(x, y)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import shapely
 
-from spatialstream import CBQ, CKQ, CRQ, CTQ, SBQ, SKQ, SRQ, STQ, Box, Cancel, Circle, Polygon, RecordError
+from spatialstream import CBQ, CKQ, CRQ, CTQ, SBQ, SKQ, SRQ, STQ, Area, Box, Cancel, Circle, Polygon, RecordError
 from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.queries import parse_query
 from spatialstream.model.space import WGS84
@@ -133,6 +133,12 @@ def test_a_mistake_is_refused_when_the_query_is_made_with_the_text_of_the_json_f
             lambda: Polygon(3),  # type: ignore[arg-type]
             "region.polygon: must be a GeoJSON Polygon, MultiPolygon, or Feature of one of them",
         ),
+        (
+            lambda: Polygon({"type": "Point", "coordinates": [0, 0]}),
+            "region.polygon.type: 'Point' is not a polygon, and has no inside; give \"within\", a distance, beside it; "
+            "it must be a GeoJSON Polygon, MultiPolygon, or Feature of one of them",
+        ),
+        (lambda: Area("mitte", within=-1), "region.within: -1 is out of range; give a distance of 0 to 1e+150"),
     ],
 )
 def test_a_region_is_checked_when_it_is_made(region: Any, problem: str) -> None:
@@ -165,6 +171,16 @@ def test_what_says_its_geojson_is_a_region() -> None:
     assert array == TRIANGLE
     with pytest.raises(RecordError, match=r"region\.polygon\.type: 'Point' is not a polygon"):
         SRQ(id="q", t=0, region=shapely.Point(1, 2), duration=1)
+
+
+def test_polygons_and_areas_have_margins() -> None:
+    road = shapely.LineString([(0, 0), (4, 1)])
+    near = SRQ(id="q", t=0, region=Polygon(road, within=200), duration=1).to_record()
+    assert near["region"] == {"polygon": Polygon(road, within=1).to_record()["polygon"], "within": 200}
+    region = parse_query(json.loads(json.dumps(near)), WGS84).predicate.region
+    assert (region.is_of_lines, region.within) == (True, 200.0)
+    assert Area("mitte", within=0.5).to_record() == {"area": "mitte", "within": 0.5}
+    assert Area("mitte").to_record() == {"area": "mitte"}
 
 
 def test_a_record_stays_as_it_is() -> None:

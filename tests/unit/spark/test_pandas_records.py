@@ -223,6 +223,20 @@ def test_geometries_are_regions_and_those_that_are_none_are_rejected_with_the_re
         assert rejected["reason"].startswith("region.polygon.type: 'Point' is not a polygon")
 
 
+def test_regions_have_margins_and_a_column_of_them_may_have_none() -> None:
+    road, triangle = shapely.LineString([(0, 0), (4, 1)]), shapely.Polygon([(0, 0), (4, 0), (0, 4)])
+    regions = [
+        Polygon(road, within=200),
+        Polygon(triangle, within=0.5).to_record(),
+        {"polygon": triangle.__geo_interface__, "within": None},
+    ]
+    queries = [{"id": str(i), "type": "CRQ", "t": 1, "region": each} for i, each in enumerate(regions)]
+    for given_as in (queries, pd.DataFrame(queries)):
+        found = decode_queries(b"\n".join(query_records(given_as))).batch
+        assert [found.regions[i].within for i in range(3)] == [200.0, 0.5, 0.0]
+        assert [found.regions[i].is_of_lines for i in range(3)] == [True, False, False]
+
+
 def test_who_has_registered_some_queries_is_kept() -> None:
     asked = [
         {"id": name, "type": "CKQ", "t": 1, "at": [0, 0], "k": 1, "by": by} for name, by in (("a", "é"), ("b", None))

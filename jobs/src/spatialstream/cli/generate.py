@@ -93,6 +93,8 @@ def add_parser(commands: Any) -> None:
     add("--region", type=_pair(float, "region"), default=default.region, metavar="P[:P]", help=text)
     add("--circles", type=float, default=default.circles, metavar="S", help="share of regions that are circles")
     add("--polygons", type=float, default=default.polygons, metavar="S", help="share of regions that are polygons")
+    text = "share of polygons with a margin, of which every other one is a line (default 0)"
+    add("--margins", type=float, default=default.margins, metavar="S", help=text)
     text = "number of keywords, or from:to (default 1:3)"
     add("--keywords", type=_pair(int, "keywords"), default=default.keywords, metavar="N[:N]", help=text)
     text = "share of queries that have a condition on the properties (default 0)"

@@ -41,7 +41,7 @@ _SOMEWHERE = {"box": [0, 0, 0, 0]}
 """In place of an area, where a query is checked before that is looked up."""
 
 _FIELDS = (
-    *("type", "box", "circle", "polygon", "area", "point", "keywords", "any", "none", "where"),
+    *("type", "box", "circle", "polygon", "area", "within", "point", "keywords", "any", "none", "where"),
     *("k", "duration", "window", "step", "time", "id"),
     *("words", "radius", "half_life", "between", "weights", "expansions", "weighting"),
 )
@@ -87,6 +87,8 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", nargs="+", metavar="N", help=f"{form}, separated by spaces or commas")
     add("--polygon", metavar="FILE", help="a GeoJSON file of a Polygon, a MultiPolygon, or one Feature")
     add("--area", metavar="NAME", help=f"an area of the stream, see {program()} areas")
+    text = "what lies this near to --polygon or --area counts, too; --polygon may then be a LineString or MultiPoint"
+    add("--within", type=float, metavar="METRES", help=text)
     add("--keywords", action="append", metavar="A,B", help="an object's text must have all of these terms")
     add("--any", action="append", metavar="'A B'", help="it must have all terms of this --any, or of another --any")
     add("--none", action="append", metavar="A,B", help="it must have none of these terms")
@@ -253,6 +255,8 @@ def from_options(options: argparse.Namespace) -> dict[str, Any]:
         given["area"] = options.area
     if len(given) > 1:
         raise SettingError([*given][-1], "give a box, a circle, a polygon or an area, not several of them")
+    if options.within is not None:
+        given["within"] = options.within
     record = {"id": options.id, "type": options.type, "t": options.time, "region": given or None}
     record |= {"at": at, "keywords": _words(options.keywords), "none": _words(options.none), "k": options.k}
     record["where"] = options.where

@@ -53,6 +53,7 @@ class GenerateSettings:
             In WGS84 that is a share of 360 by 180 degrees for boxes, and of the Earth's surface for circles.
         circles: share of regions that are circles; the others are boxes, as wide to high as the space.
         polygons: share of regions that are polygons in such boxes.
+        margins: share of polygons that have a margin, of up to their size; every other one of them is a line.
         keywords: (fewest, most) keywords of the types SRQ, SKQ, CRQ and CKQ; the others have none.
         alternatives: keywords are groups of one each, of which an object needs one; otherwise it needs all.
         where: share of queries that have a condition on properties, of the types that take one.
@@ -87,6 +88,7 @@ class GenerateSettings:
     region: tuple[float, float] = (0.01, 0.01)
     circles: float = 0.0
     polygons: float = 0.0
+    margins: float = 0.0
     keywords: tuple[int, int] = (1, 3)
     where: float = 0.0
     fields: tuple[str, ...] = ()
@@ -129,6 +131,7 @@ class GenerateSettings:
             ("region", "give percents of the space with 0 < smallest <= largest <= 100"): not 0 < low <= high <= 100,
             ("circles", "give a share from 0 to 1"): not 0 <= self.circles <= 1,
             ("polygons", "give a share from 0 to 1"): not 0 <= self.polygons <= 1,
+            ("margins", "give a share from 0 to 1"): not 0 <= self.margins <= 1,
             ("keywords", "give 0 <= fewest <= most"): not 0 <= fewest <= most,
             ("where", "give a share from 0 to 1"): not 0 <= self.where <= 1,
             ("where", "is about properties; declare them"): self.where > 0 and not self.properties,

@@ -47,9 +47,10 @@ class Area:
     revision: int = -1
     by: str = ""
 
-    def to_region(self) -> dict[str, Any]:
-        """The region of a query of this area: the polygon, and the name."""
-        return replace(self.polygon, area=self.name).to_region()
+    def to_region(self, within: object = None) -> dict[str, Any]:
+        """The region of a query of this area: the polygon, the name, and what it says of a margin, if it does."""
+        margin = {} if within is None else {"within": within}
+        return replace(self.polygon, area=self.name).to_region() | margin
 
     def to_record(self) -> dict[str, Any]:
         """What there is to say of it beside its geometry, as JSON values."""
@@ -166,7 +167,8 @@ class AreaTable:
         area = self._areas.get(polygon.area)
         if area is None:
             return polygon.area, GeometryState.DELETED
-        return area.name, GeometryState.CURRENT if area.polygon == polygon else GeometryState.OUTDATED
+        same = area.polygon == (replace(polygon, within=0.0) if polygon.within else polygon)
+        return area.name, GeometryState.CURRENT if same else GeometryState.OUTDATED
 
 
 def asked_area(record: object) -> str | None:
@@ -176,7 +178,7 @@ def asked_area(record: object) -> str | None:
         RecordError: it gives one that is no name.
     """
     region = record.get("region") if isinstance(record, Mapping) else None
-    if not isinstance(region, Mapping) or region.keys() != {"area"}:
+    if not isinstance(region, Mapping) or region.keys() - {"within"} != {"area"}:
         return None
     return check_area_name(region["area"], "region.area")
 
@@ -192,7 +194,9 @@ def with_area(record: Any, areas: Callable[[], AreaTable]) -> Any:
         RecordError: there is no such area.
     """
     name = asked_area(record)
-    return record if name is None else {**record, "region": areas().find(name, "region.area").to_region()}
+    if name is None:
+        return record
+    return {**record, "region": areas().find(name, "region.area").to_region(record["region"].get("within"))}
 
 
 def renewed(record: Mapping[str, Any], area: Area, now: int) -> list[dict[str, Any]]:
@@ -205,7 +209,7 @@ def renewed(record: Mapping[str, Any], area: Area, now: int) -> list[dict[str, A
         area: its area as it is now.
         now: ms, not before the query's time.
     """
-    query = {**record, "t": now, "region": area.to_region()}
+    query = {**record, "t": now, "region": area.to_region(record["region"].get("within"))}
     if "duration" in record:
         query["duration"] = record["t"] + record["duration"] - now
     return [Cancellation(record["id"], now).to_record(), query]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,23 @@ from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE, POLYGON, contains
 from spatialstream.model.polygons.column import PolygonColumn
+from spatialstream.model.polygons.margin import FARTHEST
 from spatialstream.model.polygons.packing import table_of
 from spatialstream.model.polygons.polygon import Polygon
-from spatialstream.model.space import Space, check_number
+from spatialstream.model.space import LARGEST, WGS84, Space, check_number
 from spatialstream.model.terms import POLYGON_VERTICES
 
-__all__ = ["Box", "Circle", "Polygon", "Region", "Regions", "check_area_name", "parse_region", "shape_of"]
+__all__ = [
+    "Box",
+    "Circle",
+    "Polygon",
+    "Region",
+    "Regions",
+    "check_area_name",
+    "check_margin",
+    "parse_region",
+    "shape_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +83,9 @@ def parse_region(value: object, space: Space, field: str = "region", most_vertic
     """Parse a region in its JSON form.
 
     ``{"box": [w, s, e, n]}``, ``{"circle": [x, y, radius]}``, or ``{"polygon": ...}`` with a GeoJSON Polygon,
-    MultiPolygon or Feature; with ``"area": name`` beside it the polygon is the geometry of that area. A name alone is
-    refused: areas are looked up before (:mod:`spatialstream.model.areas`).
+    MultiPolygon or Feature; with ``"within": distance`` beside it all that is this near to it, and it may be a
+    LineString, MultiLineString, Point or MultiPoint, too. With ``"area": name`` beside it, it is that of an area.
+    A name alone is refused: areas are looked up before (:mod:`spatialstream.model.areas`).
 
     Args:
         value: the parsed JSON.
@@ -86,7 +98,10 @@ def parse_region(value: object, space: Space, field: str = "region", most_vertic
     """
     if not isinstance(value, dict):
         raise RecordError(field, _FORM)
-    area = ""
+    area, within = "", 0.0
+    if "within" in value:
+        within = check_margin(value, space, f"{field}.within")
+        value = {shape: numbers for shape, numbers in value.items() if shape != "within"}
     if "area" in value:
         area = check_area_name(value["area"], f"{field}.area")
         if value.keys() == {"area"}:
@@ -101,7 +116,7 @@ def parse_region(value: object, space: Space, field: str = "region", most_vertic
     if shape == "polygon":
         from spatialstream.model.polygons.geojson import known_polygon  # with shapely, which not every reader has
 
-        return known_polygon(numbers, space, name, most_vertices, area)
+        return known_polygon(numbers, space, name, most_vertices, area, within)
     wanted = 4 if shape == "box" else 3
     if not isinstance(numbers, list) or len(numbers) != wanted:
         raise RecordError(name, f"must be a list of {wanted} numbers")
@@ -121,6 +136,23 @@ def parse_region(value: object, space: Space, field: str = "region", most_vertic
     if south > north:
         raise RecordError(name, f"south {south:g} is greater than north {north:g}")
     return Box(west, south, east, north)
+
+
+def check_margin(region: Mapping[str, object], space: Space, field: str = "region.within") -> float:
+    """The distance up to which a region in its JSON form also has what lies near to it; 0 if it has none.
+
+    Raises:
+        RecordError: it is no distance, or the region is neither a polygon nor an area.
+    """
+    if "within" not in region:
+        return 0.0
+    if not ({"polygon", "area"} & region.keys()):
+        raise RecordError(field, "is a margin around a polygon or an area; a circle has a radius, a box has none")
+    within = check_number(region["within"], field)
+    most, unit = (FARTHEST, " m") if space == WGS84 else (LARGEST, "")
+    if not 0.0 <= within <= most:
+        raise RecordError(field, f"{within:g} is out of range; give a distance of 0 to {most:g}{unit}")
+    return within + 0.0
 
 
 def _longitudes(first: object, last: object, space: Space, field: str) -> tuple[float, float]:

@@ -118,15 +118,30 @@ _GEOMETRIES = [
     _geometry("Polygon", _RINGS),
     _geometry("MultiPolygon", {"type": "array", "items": _RINGS, "minItems": 1}),
 ]
-_FEATURE = {
-    "type": "object",
-    "properties": {"type": {"const": "Feature"}, "geometry": {"oneOf": _GEOMETRIES}},
-    "required": ["type", "geometry"],
-}
+_LINE = {"type": "array", "items": _POSITION, "minItems": 2}
+_LINES = [
+    _geometry("LineString", _LINE),
+    _geometry("MultiLineString", {"type": "array", "items": _LINE, "minItems": 1}),
+    _geometry("Point", _POSITION),
+    _geometry("MultiPoint", {"type": "array", "items": _POSITION, "minItems": 1}),
+]
+
+
+def _feature_of(geometries: list[dict[str, Any]]) -> dict[str, Any]:
+    properties = {"type": {"const": "Feature"}, "geometry": {"oneOf": geometries}}
+    return {"type": "object", "properties": properties, "required": ["type", "geometry"]}
+
+
 POLYGON_JSON: dict[str, Any] = {
     "description": "GeoJSON (RFC 7946). Edges are straight in longitude and latitude, borders belong to the polygon; "
     "it may be cut at the antimeridian, or have longitudes beyond 180",
-    "oneOf": [*_GEOMETRIES, _FEATURE],
+    "oneOf": [*_GEOMETRIES, _feature_of(_GEOMETRIES)],
+}
+_NEAR_JSON = {"oneOf": [*_GEOMETRIES, *_LINES, _feature_of([*_GEOMETRIES, *_LINES])]}
+_WITHIN = {
+    "type": "number",
+    "minimum": 0,
+    "description": "what lies this near to the border counts, too: metres by great circle, in a plane its units",
 }
 _AREA = {
     "type": "string",
@@ -140,14 +155,15 @@ _REGION = {
         {
             "type": "object",
             "properties": properties,
-            "required": [shape],
+            "required": required,
             "additionalProperties": False,
         }
-        for shape, properties in (
-            ("box", {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}}),
-            ("circle", {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}}),
-            ("polygon", {"polygon": POLYGON_JSON, "area": _AREA}),
-            ("area", {"area": _AREA}),
+        for required, properties in (
+            (["box"], {"box": _NUMBERS | {"minItems": 4, "maxItems": 4}}),
+            (["circle"], {"circle": _NUMBERS | {"minItems": 3, "maxItems": 3}}),
+            (["polygon"], {"polygon": POLYGON_JSON, "area": _AREA}),
+            (["polygon", "within"], {"polygon": _NEAR_JSON, "within": _WITHIN, "area": _AREA}),
+            (["area"], {"area": _AREA, "within": _WITHIN}),
         )
     ]
 }

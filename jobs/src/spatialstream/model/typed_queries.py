@@ -18,7 +18,7 @@ from spatialstream.model.properties.condition import text_of
 from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.properties.declared import ANY_PROPERTIES
 from spatialstream.model.queries import parse_query
-from spatialstream.model.regions import check_area_name, parse_region
+from spatialstream.model.regions import check_area_name, check_margin, parse_region
 from spatialstream.model.space import LARGEST, Space
 from spatialstream.model.terms import ANY_WORDS
 
@@ -106,7 +106,9 @@ class Polygon:
 
     Attributes:
         geometry: a GeoJSON Polygon, MultiPolygon, or Feature of one of them: as a dictionary, or what has a
-            ``__geo_interface__``, such as a geometry of shapely.
+            ``__geo_interface__``, such as a geometry of shapely. With ``within`` also a LineString, a MultiLineString,
+            a Point or a MultiPoint.
+        within: what lies this near to it counts too: metres, or planar units; 0: nothing does.
 
     Raises:
         RecordError: it is something else, or a ring has fewer than three distinct points, is not closed, or crosses or
@@ -114,32 +116,39 @@ class Polygon:
     """
 
     geometry: Mapping[str, Any] | Geometry = field(hash=False)
+    within: float = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "geometry", _geojson(self.geometry))
         parse_region(self.to_record(), _ANYWHERE, "region", ANY_WORDS.polygon_vertices)
 
     def to_record(self) -> dict[str, Any]:
-        """The JSON form: ``{"polygon": {"type": "Polygon", "coordinates": [...]}}``."""
-        return {"polygon": self.geometry}
+        """The JSON form: ``{"polygon": {"type": "Polygon", "coordinates": [...]}}``, with ``within`` if it is not 0."""
+        return {"polygon": self.geometry} | ({"within": _plain(self.within)} if self.within else {})
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
     """An area that the stream knows by name; it is looked up where a query of it is registered or asked.
 
+    Attributes:
+        name: its name.
+        within: what lies this near to it counts too: metres, or planar units; 0: nothing does.
+
     Raises:
-        RecordError: it is no name.
+        RecordError: it is no name, or ``within`` is no distance.
     """
 
     name: str
+    within: float = 0
 
     def __post_init__(self) -> None:
         check_area_name(self.name, "region.area")
+        check_margin(self.to_record(), _ANYWHERE)
 
     def to_record(self) -> dict[str, Any]:
-        """The JSON form: ``{"area": name}``."""
-        return {"area": self.name}
+        """The JSON form: ``{"area": name}``, with ``within`` if it is not 0."""
+        return {"area": self.name} | ({"within": _plain(self.within)} if self.within else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

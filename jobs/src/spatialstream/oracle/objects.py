@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spatialstream.model.objects import SpatialObject
@@ -19,7 +20,7 @@ from spatialstream.model.queries import Nearest, Predicate, Query
 from spatialstream.model.regions import Box, Circle, Polygon, Region
 from spatialstream.model.space import Space
 from spatialstream.oracle.conditions import satisfies
-from spatialstream.oracle.polygons import polygon_containment
+from spatialstream.oracle.polygons import region_containment
 
 __all__ = [
     "EXPIRY",
@@ -165,7 +166,7 @@ def _containment(region: Region | None, space: Space) -> Callable[[float, float]
         circle = region
         return lambda x, y: _distance(space, circle.x, circle.y, x, y) <= circle.radius
     if isinstance(region, Polygon):
-        return polygon_containment(region.to_geojson(), space.geographic)
+        return region_containment(region.to_geojson(), space.geographic, region.within, partial(_distance, space))
     assert region is None, region
     return None
 

@@ -342,11 +342,16 @@ def _region_words(region: Region | None, space: Space) -> str:
         west, south, east, north = region.box
         corners = _point_words(west, south, space), _point_words(east, north, space)
         named = f"{region.area}, " if region.area else ""
-        return f"in {named}a polygon of {len(region)} vertices, from {corners[0]} to {corners[1]}"
-    radius = f"{region.radius:g}"
-    if space.geographic:
-        radius = f"{region.radius / 1000:g} km" if region.radius >= 1_000 else f"{region.radius:g} m"
-    return f"within {radius} of {_point_words(region.x, region.y, space)}"
+        what = "lines or points" if region.is_of_lines else "a polygon"
+        where = f"within {_distance_words(region.within, space)} of" if region.within else "in"
+        return f"{where} {named}{what} of {len(region)} vertices, from {corners[0]} to {corners[1]}"
+    return f"within {_distance_words(region.radius, space)} of {_point_words(region.x, region.y, space)}"
+
+
+def _distance_words(distance: float, space: Space) -> str:
+    if not space.geographic:
+        return f"{distance:g}"
+    return f"{distance / 1000:g} km" if distance >= 1_000 else f"{distance:g} m"
 
 
 def _point_words(x: float, y: float, space: Space) -> str:

@@ -34,6 +34,9 @@ def outline(space: Space, region: Region) -> list[Ring]:
             _box(region.west, region.south, 180.0, region.north),
             _box(-180.0, region.south, region.east, region.north),
         ]
+    if isinstance(region, Polygon) and region.within:
+        rings = _around(space, region)
+        return [part for ring in rings for part in fold(ring)] if space.geographic else rings
     if isinstance(region, Polygon):
         rings = [list(map(tuple, region.points[a:b].tolist())) for a, b in pairwise(region.rings.tolist())]
         return [part for ring in rings for part in fold(ring)] if space.geographic else rings
@@ -41,6 +44,20 @@ def outline(space: Space, region: Region) -> list[Ring]:
         turns = (math.tau * i / STEPS for i in range(STEPS))
         return [[(region.x + region.radius * math.cos(a), region.y + region.radius * math.sin(a)) for a in turns]]
     return _cap(region.x, region.y, region.radius / EARTH_RADIUS_M)
+
+
+def _around(space: Space, region: Polygon) -> list[Ring]:
+    """The outline of a polygon or lines with a margin, about: as a degree of longitude is wide in the middle of it."""
+    import shapely  # which not every reader has
+
+    latitudes = region.points[:, 1]
+    middle = math.radians(float(latitudes.min() + latitudes.max()) / 2)
+    narrow = max(math.cos(middle), 0.01) if space.geographic else 1.0
+    unit = EARTH_RADIUS_M * math.radians(1.0) if space.geographic else 1.0
+    flat = shapely.transform(shapely.geometry.shape(region.to_geojson()), lambda each: each * [narrow, 1.0])
+    wide = shapely.transform(flat.buffer(region.within / unit), lambda each: each / [narrow, 1.0])
+    rings = [ring for part in shapely.get_parts(wide) for ring in (part.exterior, *part.interiors)]
+    return [[(x, min(max(y, -90.0), 90.0) if space.geographic else y) for x, y in ring.coords[:-1]] for ring in rings]
 
 
 def _box(west: float, south: float, east: float, north: float) -> Ring:

@@ -77,7 +77,7 @@ _STREAM = _of(
 )
 _QUERY = _of(
     "stream type at k keywords any none where fields duration window step words radius halfLife",
-    region=_of("box circle area", polygon=_of(OPEN)),  # GeoJSON may have other members
+    region=_of("box circle area within", polygon=_of(OPEN)),  # GeoJSON may have other members
     weights=_of("space"),
 )
 _AREA = _of("stream name", geometry=_of("type coordinates"))

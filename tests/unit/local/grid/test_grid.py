@@ -24,7 +24,7 @@ from spatialstream.model.progress import watched
 from spatialstream.model.regions import Box, Circle, Region, Regions
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermLists
-from spatialstream.oracle.polygons import polygon_containment
+from spatialstream.oracle.polygons import region_containment
 from tests.unit.flooding import GOLDEN, colliding_words, longest_run, packed
 
 PLANE = Space.planar(-2.0, 1.0, 3.0, 5.0)
@@ -37,7 +37,7 @@ def in_region(space: Space, region: Region | None, x: float, y: float) -> bool:
     if isinstance(region, Circle):
         return space.distance(region.x, region.y, x, y) <= region.radius
     if isinstance(region, Polygon):
-        return polygon_containment(region.to_geojson(), space.geographic)(x, y)
+        return region_containment(region.to_geojson(), space.geographic, region.within, space.distance)(x, y)
     if not region.south <= y <= region.north:
         return False
     if region.west <= region.east:
@@ -120,10 +120,10 @@ def circles(space: Space):
 
 
 def polygons(space: Space):
-    """Triangles and quadrangles, some with longitudes beyond 180, some with a hole or a second part."""
+    """Triangles and quadrangles, some with longitudes beyond 180, some with a hole; some with a margin, and lines."""
 
     def read(given):
-        corners, turned, inner = given
+        corners, turned, inner, within, kind = given
         ring = [[x + 360.0 if turned and x < 0 else x, y] for x, y in corners]
         value = {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
         if inner:
@@ -137,14 +137,19 @@ def polygons(space: Space):
                 )
             ]
             value["coordinates"].append([*hole, hole[0]])
+        if within and kind != "Polygon":
+            value = {"type": kind, "coordinates": ring[:2] if kind == "LineString" else ring}
         try:
-            return parse_polygon(value, space)
+            return parse_polygon(value, space, within=within)
         except RecordError:
             return None
 
     corners = st.lists(points(space), min_size=3, max_size=4, unique=True)
     turned = st.booleans() if space.geographic else st.just(False)
-    return st.tuples(corners, turned, st.booleans()).map(read).filter(lambda each: each is not None)
+    margins = st.sampled_from([0.0, 0.0, 1.0, 3e4, 4e5, 6e6] if space.geographic else [0.0, 0.0, 1e-9, 0.1, 1.0])
+    kinds = st.sampled_from(["Polygon", "LineString", "MultiPoint"])
+    drawn = st.tuples(corners, turned, st.booleans(), margins, kinds)
+    return drawn.map(read).filter(lambda each: each is not None)
 
 
 def word_sets(largest: int):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.regions import Box, Region
 from spatialstream.model.space import Space
-from spatialstream.oracle.polygons import polygon_containment
+from spatialstream.oracle.polygons import region_containment
 
 RADIUS_M = 6_371_008.8
 
@@ -39,7 +40,7 @@ def inside(space: Space, region: Region | None, x: float, y: float) -> bool:
             return region.west <= x <= region.east
         return x >= region.west or x <= region.east
     if isinstance(region, Polygon):
-        return polygon_containment(region.to_geojson(), space.geographic)(x, y)
+        return region_containment(region.to_geojson(), space.geographic, region.within, partial(distance, space))(x, y)
     return distance(space, region.x, region.y, x, y) <= region.radius
 
 

@@ -93,6 +93,7 @@ def test_what_is_written_is_read_as_the_same(seed, random):
     assert read(parts(*mixed)) == value
 
 
+MARGIN = 'and has no inside; give "within", a distance, beside it'
 FORM = "must be a GeoJSON Polygon, MultiPolygon, or Feature of one of them"
 BOW_TIE = [[0, 0], [2, 2], [2, 0], [0, 2], [0, 0]]
 SPIKE = [[0, 0], [4, 0], [4, 4], [4, 6], [4, 4], [0, 4], [0, 0]]
@@ -105,12 +106,16 @@ THROUGH = [[0, 0], [1, 1], [2, 2], [2, 0], [1, 1], [0, 2], [0, 0]]
         (WGS84, None, f": {FORM}"),
         (WGS84, [SQUARE], f": {FORM}"),
         (WGS84, {"coordinates": [SQUARE]}, f".type: is missing; it {FORM}"),
-        (WGS84, {"type": "LineString", "coordinates": SQUARE}, f".type: 'LineString' is not a polygon; it {FORM}"),
+        (
+            WGS84,
+            {"type": "LineString", "coordinates": SQUARE},
+            f".type: 'LineString' is not a polygon, {MARGIN}; it {FORM}",
+        ),
         (WGS84, {"type": "Feature"}, ".geometry: must be a GeoJSON Polygon or MultiPolygon"),
         (
             WGS84,
             {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}},
-            f".geometry.type: 'Point' is not a polygon; it {FORM}",
+            f".geometry.type: 'Point' is not a polygon, {MARGIN}; it {FORM}",
         ),
         (WGS84, {"type": "Polygon"}, ".coordinates: must be a list of rings, at least one"),
         (WGS84, polygon(), ".coordinates: must be a list of rings, at least one"),

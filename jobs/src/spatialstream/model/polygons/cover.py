@@ -15,8 +15,9 @@ import numpy as np
 from spatialstream.model.arrays import Bytes, Flags, Floats, Ints
 from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.margin import reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
-from spatialstream.model.polygons.table import PolygonTable, band_of, polygon_contains, rest_of_sum
+from spatialstream.model.polygons.table import PolygonTable, band_of, has_margin, polygon_contains, rest_of_sum
 from spatialstream.model.space import Space
 
 __all__ = ["BORDER", "INSIDE", "LEVELS", "MOST_CELLS", "OUTSIDE", "Cover", "cell_code", "classify", "relate"]
@@ -84,16 +85,36 @@ def _is_crossed(t: PolygonTable, row: int, west: float, south: float, east: floa
 
 
 @lean_kernel
+def _with_margin(
+    t: PolygonTable, geographic: bool, row: int, west: float, south: float, east: float, north: float
+) -> tuple[float, float, float, float]:
+    """A box that contains all points within the polygon's margin of a box."""
+    within = t.scale[len(t.bounds) + row]
+    if not geographic:
+        largest = max(max(abs(west), abs(east)), max(abs(south), abs(north)))
+        up = reach(False, within, largest)
+        return west - up, south - up, east + up, north + up
+    up = reach(True, within, 0.0)
+    along = widest(within, max(abs(south), abs(north)))
+    if along >= TURN or west - along < -180.0 or east + along > 180.0:
+        west, east, along = -180.0, 180.0, 0.0
+    return west - along, south - up, east + along, north + up
+
+
+@lean_kernel
 def relate(t: PolygonTable, geographic: bool, row: int, west: float, south: float, east: float, north: float) -> int:
     """What a closed box (west <= east) is to a polygon: ``INSIDE``, ``OUTSIDE`` or, if an edge meets it, ``BORDER``.
 
+    With a margin it is ``BORDER`` if an edge may be that near.
+
     If ``geographic``, longitudes of the box are in [-180, 180].
     """
-    if _is_crossed(t, row, west, south, east, north, 0.0):
+    w, s, e, n = west, south, east, north
+    if has_margin(t, row):
+        w, s, e, n = _with_margin(t, geographic, row, west, south, east, north)
+    if _is_crossed(t, row, w, s, e, n, 0.0):
         return BORDER
-    if geographic and (
-        _is_crossed(t, row, west, south, east, north, TURN) or _is_crossed(t, row, west, south, east, north, -TURN)
-    ):
+    if geographic and (_is_crossed(t, row, w, s, e, n, TURN) or _is_crossed(t, row, w, s, e, n, -TURN)):
         return BORDER
     return INSIDE if polygon_contains(t, geographic, row, west, south) else OUTSIDE
 

@@ -73,7 +73,8 @@ def unpacked_polygons(packed: Floats, geographic: bool) -> tuple[Polygon, ...]:
     bands = table.band[table.first_band]
     firsts = [int(table.edges[a:b].min()) for a, b in pairwise(bands.tolist())]
     polygons = []
-    for first, end in pairwise([*firsts, len(points)]):
+    margins = table.within.tolist() or [0.0] * len(firsts)
+    for within, (first, end) in zip(margins, pairwise([*firsts, len(points)]), strict=True):
         ring, closing = table.ring[first:end], closes[first:end]
         ends = np.flatnonzero(closing) + 1 - np.arange(1, closing.sum() + 1)
         part = table.part[ring[0] : ring[-1] + 1]
@@ -84,6 +85,7 @@ def unpacked_polygons(packed: Floats, geographic: bool) -> tuple[Polygon, ...]:
                 np.append(0, ends).astype(np.int32),
                 np.append(begins, len(part)).astype(np.int32),
                 geographic,
+                within=within,
             )
         )
     return tuple(polygons)

@@ -2,7 +2,7 @@
 
 A point is tested against the edges of its *band* only: each polygon's latitudes are divided into bands of equal height,
 as many as its edges allow, and each band lists the edges that reach into it. A polygon of 10,000 vertices has a few
-edges in a band.
+edges in a band. With a margin a band also lists the edges that reach into it by their margin.
 
 Cost: O(vertices) to build and to keep; O(edges in a band) for a point.
 """
@@ -18,13 +18,17 @@ import numpy as np
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
 from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.margin import is_near, reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
 from spatialstream.model.polygons.polygon import Polygon
 
-__all__ = ["PolygonTable", "band_of", "contain_points", "polygon_contains", "rest_of_sum"]
+__all__ = ["PolygonTable", "band_of", "contain_points", "has_margin", "margins_of", "polygon_contains", "rest_of_sum"]
 
 _ENTRIES = 4
 """How many bands list an edge, on average, at most."""
+
+_FULL = 1.5 * TURN
+"""Longitudes of a margin beyond this may be those of several turns: then it reaches around."""
 
 
 class PolygonTable(NamedTuple):
@@ -35,8 +39,9 @@ class PolygonTable(NamedTuple):
         y: float64[v], latitudes.
         ring: int32[v], the ring of each vertex, counted over all polygons.
         part: int32[rings], the part of each ring, counted over all polygons.
-        bounds: float64[n, 4], west, south, east, north.
-        scale: float64[n], bands in a unit of y.
+        bounds: float64[n, 4], west, south, east, north, of what lies within the margin.
+        scale: float64[n], bands in a unit of y; if a polygon has a margin, float64[2 n], with all margins behind them.
+            An array of their own would cost each call with a table, of polygons without margins too.
         first_band: int32[n + 1], where each polygon's bands begin.
         band: int64[bands + 1], where each band's edges begin.
         edges: int32[...], the first vertices of the edges of each band, ascending.
@@ -63,8 +68,8 @@ class PolygonTable(NamedTuple):
         bounds, scale = np.empty((len(polygons), 4)), np.empty(len(polygons))
         sizes, edges = [], []
         for i, (first, end) in enumerate(pairwise(ends.tolist())):
-            bounds[i] = x[first:end].min(), y[first:end].min(), x[first:end].max(), y[first:end].max()
-            scale[i], counts, listed = _bands(y[first:end], ring[first:end])
+            up, bounds[i] = _bounds(polygons[i], x[first:end], y[first:end])
+            scale[i], counts, listed = _bands(y[first:end], ring[first:end], up)
             sizes.append(counts)
             edges.append(listed + np.int32(first))
         return cls(
@@ -73,15 +78,40 @@ class PolygonTable(NamedTuple):
             ring,
             np.repeat(np.arange(len(parts)), parts).astype(np.int32),
             bounds,
-            scale,
+            np.append(scale, margins_of(polygons)),
             np.cumsum([0, *map(len, sizes)]).astype(np.int32),
             np.cumsum([0, *_joined(sizes)]),
             _joined(edges),
         )
 
+    @property
+    def within(self) -> Floats:
+        """The margins: what lies this near to the border also belongs to a polygon; empty if there is none."""
+        return self.scale[len(self.bounds) :]
+
     def contain(self, geographic: bool, index: int, x: float, y: float) -> bool:
         """Whether the polygon at ``index`` contains the point (x, y)."""
         return bool(polygon_contains(self, geographic, index, x, y))
+
+
+def margins_of(polygons: Sequence[Polygon]) -> Floats:
+    """The margins of polygons, float64[n]; empty if none has one."""
+    within = [each.within for each in polygons]
+    return np.array(within if any(within) else [], np.float64)
+
+
+def _bounds(polygon: Polygon, x: Floats, y: Floats) -> tuple[float, tuple[float, float, float, float]]:
+    """How far the margin reaches in y, and bounds of what lies in it."""
+    west, south, east, north = float(x.min()), float(y.min()), float(x.max()), float(y.max())
+    if not polygon.within:
+        return 0.0, (west, south, east, north)
+    up = float(reach(polygon.geographic, polygon.within, max(map(abs, (west, south, east, north)))))
+    along = up
+    if polygon.geographic:
+        along = float(widest(polygon.within, max(abs(south), abs(north))))
+        if along >= TURN or west - along < -_FULL or east + along > _FULL:
+            west, east, along = -2 * TURN, 2 * TURN, 0.0
+    return up, (west - along, south - up, east + along, north + up)
 
 
 def _closed(points: Floats, rings: Codes) -> Floats:
@@ -100,9 +130,12 @@ def band_of(y: float, south: float, scale: float, count: int) -> int:
 
 
 @kernel
-def _bands(y: Floats, ring: Codes) -> tuple[float, Ints, Codes]:
-    """Bands of a polygon of closed rings: their number in a unit of y, edges in each int64[bands], edges int32[...]."""
-    south, north = y.min(), y.max()
+def _bands(y: Floats, ring: Codes, up: float) -> tuple[float, Ints, Codes]:
+    """Bands of a polygon of closed rings: their number in a unit of y, edges in each int64[bands], edges int32[...].
+
+    An edge reaches ``up`` beyond its ends.
+    """
+    south, north = y.min() - up, y.max() + up
     edges = len(y) - (ring[-1] - ring[0] + 1)
     count = max(edges, 1)
     scale = 0.0
@@ -112,7 +145,7 @@ def _bands(y: Floats, ring: Codes) -> tuple[float, Ints, Codes]:
         if scale < 1e300:
             for i in range(len(y) - 1):
                 if ring[i] == ring[i + 1]:
-                    low, high = min(y[i], y[i + 1]), max(y[i], y[i + 1])
+                    low, high = min(y[i], y[i + 1]) - up, max(y[i], y[i + 1]) + up
                     total += band_of(high, south, scale, count) - band_of(low, south, scale, count) + 1
             if total <= _ENTRIES * edges:
                 break
@@ -122,14 +155,14 @@ def _bands(y: Floats, ring: Codes) -> tuple[float, Ints, Codes]:
     sizes = np.zeros(count, np.int64)
     for i in range(len(y) - 1):
         if ring[i] == ring[i + 1]:
-            low, high = min(y[i], y[i + 1]), max(y[i], y[i + 1])
+            low, high = min(y[i], y[i + 1]) - up, max(y[i], y[i + 1]) + up
             for band in range(band_of(low, south, scale, count), band_of(high, south, scale, count) + 1):
                 sizes[band] += 1
     ends = np.cumsum(sizes) - sizes
     listed = np.empty(sizes.sum(), np.int32)
     for i in range(len(y) - 1):
         if ring[i] == ring[i + 1]:
-            low, high = min(y[i], y[i + 1]), max(y[i], y[i + 1])
+            low, high = min(y[i], y[i + 1]) - up, max(y[i], y[i + 1]) + up
             for band in range(band_of(low, south, scale, count), band_of(high, south, scale, count) + 1):
                 listed[ends[band]] = i
                 ends[band] += 1
@@ -210,8 +243,29 @@ def _is_within(
 
 
 @lean_kernel
+def has_margin(t: PolygonTable, row: int) -> bool:
+    """Whether a polygon has a margin, which is ``t.scale[len(t.bounds) + row]``."""
+    n = len(t.bounds)
+    return len(t.scale) > n and t.scale[n + row] > 0.0
+
+
+@lean_kernel
+def _is_near_border(t: PolygonTable, geographic: bool, row: int, first: int, last: int, x: float, y: float) -> bool:
+    """Whether a point lies within the margin of one of the edges ``edges[first:last]``."""
+    within = t.scale[len(t.bounds) + row]
+    up = reach(geographic, within, max(abs(t.bounds[row, 1]), abs(t.bounds[row, 3])))
+    if not geographic:
+        up = max(up, reach(geographic, within, max(abs(t.bounds[row, 0]), abs(t.bounds[row, 2]))))
+    for i in range(first, last):
+        a = t.edges[i]
+        if is_near(geographic, t.x[a], t.y[a], t.x[a + 1], t.y[a + 1], x, y, within, up):
+            return True
+    return False
+
+
+@lean_kernel
 def polygon_contains(t: PolygonTable, geographic: bool, row: int, x: float, y: float) -> bool:
-    """Whether a polygon contains the point (x, y), borders included; exact.
+    """Whether a polygon contains the point (x, y), borders included; exact. With a margin, whether it is near.
 
     If ``geographic``, x is in [-180, 180], and the point also is where its longitude is 360 more or less.
     """
@@ -231,7 +285,9 @@ def polygon_contains(t: PolygonTable, geographic: bool, row: int, x: float, y: f
         return True
     if ahead and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, TURN, y):
         return True
-    return behind and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, -TURN, y)
+    if behind and _is_within(t.x, t.y, t.ring, t.part, t.edges, first, last, x, -TURN, y):
+        return True
+    return has_margin(t, row) and _is_near_border(t, geographic, row, first, last, x, y)
 
 
 @kernel

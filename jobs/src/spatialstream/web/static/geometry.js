@@ -111,9 +111,16 @@ export function corners(ring) {
   return [low, high];
 }
 
-/** The rings of a GeoJSON Polygon, MultiPolygon, or Feature of one of them; none of what is something else. */
+/** The rings of a GeoJSON geometry or Feature, of lines and points such without an inside; none of what is something else. */
 export function ringsOf(polygon) {
   if (polygon?.type === "Feature") return ringsOf(polygon.geometry);
+  const there = (line) => (Array.isArray(line) ? [...line, ...line.slice(0, -1).reverse()] : []); // and back: a ring without an inside
+  switch (polygon?.type) {
+    case "Point": return [[polygon.coordinates, polygon.coordinates]];
+    case "MultiPoint": return (polygon.coordinates ?? []).map((each) => [each, each]);
+    case "LineString": return [there(polygon.coordinates)];
+    case "MultiLineString": return (polygon.coordinates ?? []).map(there);
+  }
   const rings = polygon?.type === "MultiPolygon" ? polygon.coordinates?.flat() : polygon?.coordinates;
   return Array.isArray(rings) ? rings.filter(Array.isArray) : [];
 }

@@ -1,7 +1,7 @@
 // The form of a query, and its region on the map.
 
 import { KINDS } from "./kinds.js";
-import { moved, placesOf, polygonOf, readPolygon } from "./polygon.js";
+import { hasInside, moved, placesOf, polygonOf, readPolygon } from "./polygon.js";
 import { SELECTIONS, isContinuous, isRanked, nameOf, parseRanked, parseWords, regionOf, takes, wordsText } from "./query.js";
 import { pointOn } from "./web/canvas.js";
 import { el, icon, say } from "./web/dom.js";
@@ -66,7 +66,8 @@ export class Composer {
       draw("box", "box", "Box"), draw("circle", "circle", "Circle"), draw("polygon", "polygon", "Polygon"), draw("at", "pin", "Point"), draw("everywhere", "world", "Everywhere"));
     this.fields = el("div", { class: "numbers" });
     this.named = el("p", { class: "named", hidden: true });
-    this.text = el("textarea", { name: "geojson", rows: 3, spellcheck: "false", autocomplete: "off", onchange: () => this.#take(() => this.text.value, (text) => this.take({ polygon: readPolygon(text) })) });
+    this.text = el("textarea", { name: "geojson", rows: 3, spellcheck: "false", autocomplete: "off", onchange: () => this.#take(() => this.text.value, (text) => this.take(this.#near({ polygon: readPolygon(text) }))) });
+    this.margin = el("label", { class: "row", hidden: true }, el("span", { text: "And within, m" }), el("input", { name: "within", type: "number", min: 0, step: "any", value: 0, inputmode: "decimal", onchange: () => this.#margin() }));
     this.geojson = el("label", { class: "geojson", hidden: true }, el("span", { text: "GeoJSON: paste it, or drop a file on the page" }), this.text);
     this.byView = el("button", { type: "button", class: "link", text: "what the map shows", onclick: () => this.#fromView() });
     this.lookBack = el("label", { class: "row" }, el("span", { text: "Over the last" }), select("span", SPANS, "15m"));
@@ -94,7 +95,7 @@ export class Composer {
     return [
       el("div", { class: "kinds", role: "radiogroup", "aria-label": "What" }, [...SELECTIONS].map(radio)),
       this.where,
-      el("div", { class: "exactly" }, this.named, this.fields, this.geojson, this.byView),
+      el("div", { class: "exactly" }, this.named, this.fields, this.geojson, this.margin, this.byView),
       el("label", { class: "words" }, el("span", { text: "Words" }), el("input", { name: "words", type: "text", placeholder: "any text", autocomplete: "off", spellcheck: "false", "aria-describedby": "words-note" })),
       this.wordsNote,
       this.condition,
@@ -201,7 +202,8 @@ export class Composer {
     this.#replace(replaced);
     const { elements } = this.form;
     elements.selection.value = KINDS[query.type].selects;
-    this.region = query.region?.area ? { area: query.region.area } : (query.region ?? null);
+    const { area, within } = query.region ?? {};
+    this.region = area ? { area, ...(within && { within }) } : (query.region ?? null);
     this.at = query.at ?? null;
     elements.words.value = wordsText(query);
     elements.condition.value = typeof query.where === "object" && query.where !== null ? JSON.stringify(query.where) : (query.where ?? "");
@@ -310,6 +312,19 @@ export class Composer {
 
   // ---------------------------------------------------------------------------------------------- places, by numbers
 
+  /** The region with the margin of the form. */
+  #near(region) {
+    const within = Number(this.margin.querySelector("input").value);
+    return within > 0 ? { ...region, within } : region;
+  }
+
+  /** Takes the margin of the form. */
+  #margin() {
+    const { within, ...region } = this.region ?? {};
+    if (region.polygon || region.area) this.region = this.#near(region);
+    this.#show();
+  }
+
   #numbers() {
     const shape = this.shape === "everywhere" ? null : this.shape;
     const { space } = this.app;
@@ -317,6 +332,10 @@ export class Composer {
     const values = shape === "at" ? this.at : names.length ? [...this.region[shape]] : [];
     this.geojson.hidden = shape !== "polygon";
     this.named.hidden = shape !== "area";
+    this.margin.hidden = shape !== "polygon" && shape !== "area";
+    say(this.margin.querySelector("span"), space?.geographic === false ? "And within" : "And within, m");
+    const within = this.margin.querySelector("input");
+    if (document.activeElement !== within) within.value = (!this.margin.hidden && this.region.within) || 0;
     if (shape === "area") say(this.named, `In the area ${this.region.area}`);
     if (shape === "polygon" && document.activeElement !== this.text) this.text.value = JSON.stringify(this.region.polygon);
     if (shape === "circle" && space.geographic) values[2] /= 1000;
@@ -521,6 +540,7 @@ export class Composer {
       return [[west, south], [east, south], [east, north], [west, north]];
     }
     if (region.polygon) {
+      if (!hasInside(region.polygon)) return [];
       const places = placesOf(region.polygon);
       return places.length > MOST_HANDLES ? [] : places;
     }
@@ -542,7 +562,7 @@ export class Composer {
       if (space === null) return;
       const to = this.#placed(place);
       if (this.#takes("at")) this.at = to;
-      else if (this.region.polygon) this.region = { polygon: moved(this.region.polygon, i, place, space) };
+      else if (this.region.polygon) this.region = { ...this.region, polygon: moved(this.region.polygon, i, place, space) };
       else if (this.region.circle) {
         const [x, y, radius] = this.region.circle;
         this.region = { circle: i === 0 ? [...to, radius] : [x, y, space.geographic ? Math.round(space.distance([x, y], to)) : space.distance([x, y], to)] };

@@ -3,9 +3,13 @@
 import { ringsOf, rounded } from "./web/geometry.js";
 
 const TYPES = ["Polygon", "MultiPolygon"];
+const LINES = ["LineString", "MultiLineString", "Point", "MultiPoint"]; // of which there are no areas, and regions with a margin only
 
 /** The geometry of a text or file of GeoJSON: of a Feature, or of the only one of a collection, its own. */
-export const readPolygon = (text) => polygonIn(parsed(text));
+export const readPolygon = (text) => polygonIn(parsed(text), [...TYPES, ...LINES]);
+
+/** Whether it has an inside. */
+export const hasInside = (polygon) => !LINES.includes(polygon.type);
 
 function parsed(text) {
   try {
@@ -15,13 +19,13 @@ function parsed(text) {
   }
 }
 
-function polygonIn(value) {
+function polygonIn(value, types = TYPES) {
   if (value?.type === "FeatureCollection") {
     if (value.features?.length !== 1) throw new Error(`This has ${value.features?.length ?? "no"} features; give one of them.`);
     [value] = value.features;
   }
   if (value?.type === "Feature") value = value.geometry;
-  if (!TYPES.includes(value?.type) || !Array.isArray(value.coordinates)) {
+  if (!types.includes(value?.type) || !Array.isArray(value.coordinates)) {
     throw new Error(`A Polygon, a MultiPolygon, or a Feature of one is needed; this is ${value?.type ? `a ${value.type}` : "none"}.`);
   }
   return { type: value.type, coordinates: value.coordinates };

@@ -69,7 +69,10 @@ export function wordsText(query) {
 }
 
 /** A query of an area with its name alone, as it was given: the stream knows the geometry. */
-export const byName = (query) => (query.region?.area ? { ...query, region: { area: query.region.area } } : query);
+export function byName(query) {
+  const { area, within } = query.region ?? {};
+  return area ? { ...query, region: { area, ...(within && { within }) } } : query;
+}
 
 /** Describes a query in one line. */
 export function summarize(query, space) {
@@ -91,12 +94,14 @@ export function regionText(region, space) {
     const [x, y, radius] = region.circle;
     return `within ${distance(radius, space.geographic)} of ${place([x, y], space)}`;
   }
-  if (region.area) return `in ${region.area}`;
+  const near = region.within ? `within ${distance(region.within, space.geographic)} of` : "in";
+  if (region.area) return `${near} ${region.area}`;
   if (region.polygon) {
     const rings = ringsOf(region.polygon);
     const [low, high] = corners(rings.flat());
     const middle = low.map((each, i) => (each + high[i]) / 2);
-    return `in a polygon of ${counted(rings.reduce((sum, ring) => sum + ring.length - 1, 0), "corner")} around ${place(space.inside(middle), space)}`;
+    if (!/Polygon|Feature/.test(region.polygon.type)) return `${near} a ${region.polygon.type} around ${place(space.inside(middle), space)}`;
+    return `${near} a polygon of ${counted(rings.reduce((sum, ring) => sum + ring.length - 1, 0), "corner")} around ${place(space.inside(middle), space)}`;
   }
   const [west, south, east, north] = region.box;
   return `${place([west, south], space)} to ${place([east, north], space)}`;
