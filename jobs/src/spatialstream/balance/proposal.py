@@ -313,7 +313,7 @@ class _Attempts:
         note: str = "",
     ) -> Proposal:
         old = self.version.mapping
-        version = RoutingVersion(self.number, index, mapping, self.version.slots)
+        version = RoutingVersion(self.number, index, mapping, self.version.slots, self.version.nearest)
         queries = moved_queries(mapping, origins, old, self.counts.continuous)
         moves = np.flatnonzero(mapping[origins.leaf] != old[origins.source])
         leaf, source = origins.leaf[moves], origins.source[moves]

@@ -20,7 +20,7 @@ from spatialstream.model.arrays import Array, Codes, Flags, Floats, Ints, Words
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import Space
 
-__all__ = ["QueryPartition", "keys_of", "share_of"]
+__all__ = ["QueryPartition", "keys_at", "keys_of", "share_of"]
 
 _FIRST, _SECOND, _SHIFT = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53), np.uint64(33)
 _LEVELS = 32
@@ -28,8 +28,13 @@ _LEVELS = 32
 
 def keys_of(queries: QueryBatch) -> Words:
     """The key of each query: a hash of its place, its time and its k, which registered queries keep when they move."""
-    columns = (queries.at[:, 0], queries.at[:, 1], queries.t, queries.k.astype(np.int64))
-    key = np.zeros(len(queries), np.uint64)
+    return keys_at(queries.at, queries.t, queries.k)
+
+
+def keys_at(at: Floats, t: Ints, k: Codes | Ints) -> Words:
+    """The keys of queries at places float64[n, 2], of times and with k."""
+    columns = (at[:, 0], at[:, 1], t, k.astype(np.int64))
+    key = np.zeros(len(at), np.uint64)
     with np.errstate(over="ignore"):
         for column in columns:
             key = (key ^ (column + np.zeros((), column.dtype)).view(np.uint64)) * _FIRST  # -0.0 is 0.0

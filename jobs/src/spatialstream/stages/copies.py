@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from spatialstream.connectors.contracts import Storage
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Floats, Words
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import TermLists
 from spatialstream.stages.messages import numbers
@@ -46,7 +47,7 @@ Codes = npt.NDArray[np.int32]
 
 def routed_under(block: pa.RecordBatch, version: RoutingVersion) -> pa.RecordBatch:
     """A block of objects that says under which version they were routed, if that matters."""
-    if not version.index.replicates:
+    if not version.replicates:
         return block
     return block.replace_schema_metadata({**(block.schema.metadata or {}), _VERSION: str(version.number)})
 
@@ -100,6 +101,27 @@ class Delivery:
     def slice(self, first: int, last: int) -> Delivery:
         """That of the objects from ``first`` up to ``last`` (exclusive)."""
         return Delivery(self.slot, self.home[first:last], self.under[first:last], self.versions)
+
+    @property
+    def places_nearest(self) -> bool:
+        """Whether a version puts each CKQ on one slot, which matches copies with it too."""
+        return any(version.nearest is not None for version in self.versions.values())
+
+    def nearest_reported(self, position: Codes, at: Floats, key: Words) -> npt.NDArray[np.bool_]:
+        """Which of m pairs of an object and a CKQ this slot reports: those of CKQs that are its own under the version.
+
+        Args:
+            position: int32[m], the object of each.
+            at: float64[m, 2], the place of the CKQ.
+            key: uint64[m], its key (:mod:`~spatialstream.index.query_partition`).
+        """
+        mine = self.home[position]
+        for number, version in self.versions.items():
+            some = np.flatnonzero(self.under[position] == number)
+            if version.nearest is not None and len(some):
+                subset = version.nearest.subsets_of(at[some], key[some])
+                mine[some] = version.nearest.slot[subset] == self.slot
+        return mine
 
     def reported(self, objects: ObjectBatch, row: Codes, keywords: TermLists, query: Codes) -> npt.NDArray[np.bool_]:
         """Which of m matches this slot reports, bool[m]; arguments as those of :meth:`GlobalIndex.reporter`."""

@@ -86,8 +86,7 @@ class Routing:
         nearest = _TWO_PHASE[queries.code] & self.two_phase
         parts = [self._under(self.active, queries, np.flatnonzero(~(nearest | everywhere)))]
         if everywhere.any():
-            slots, row = np.arange(self.slots, dtype=np.int32), np.flatnonzero(everywhere)
-            parts.append((np.repeat(row, self.slots), np.tile(slots, len(row))))
+            parts += self._nearest(queries, np.flatnonzero(everywhere))
         if nearest.any():
             leaves = self.active.index.nearest_leaves(queries.at[nearest])
             parts.append((np.flatnonzero(nearest), self.active.mapping[leaves]))
@@ -98,6 +97,19 @@ class Routing:
             rows = np.flatnonzero(reaches & ~continuous & ~nearest)
             parts.append(self._under(past.version, queries, rows))
         return self._distinct(parts)
+
+    def _nearest(
+        self, queries: QueryBatch, row: npt.NDArray[np.int64]
+    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]:
+        """CKQs: each on its slot under the active and the pending version, or on all slots."""
+        versions = [each for each in (self.active, self.pending) if each is not None]
+        found, mine = [], queries.take(row)
+        for nearest in (each.nearest for each in versions):
+            if nearest is None:
+                slots = np.arange(self.slots, dtype=np.int32)
+                return [(np.repeat(row, self.slots), np.tile(slots, len(row)))]
+            found.append((row, nearest.slots_of(mine)))
+        return found
 
     def slots_of(self, query: Query) -> list[int]:
         """The slots of one snapshot query, ascending: as :meth:`route_queries`, but faster than a batch of one."""

@@ -394,7 +394,7 @@ def _continuous_words(
 ) -> Groups:
     """The words of the slot's continuous queries by leaf of a version; slot 0 tells those that all slots have."""
     queries = QueryBatch.concat([index.continuous(turn.watermark)[1] for _, index in indexes.movable()])
-    if slot:
+    if slot and version.nearest is None:
         queries = queries.take(np.flatnonzero(~is_everywhere(queries)))
     groups = [Groups.of(queries, version.index, within)]
     if slot == 0:
@@ -453,6 +453,9 @@ def _everywhere(slot: int, batches: Sequence[QueryBatch], version: RoutingVersio
     for queries in filter(len, batches):
         settled = np.flatnonzero(EVERYWHERE[queries.code] & ~is_everywhere(queries))
         mine = is_everywhere(queries) & (slot == 0)
+        if version.nearest is not None:
+            mine = is_everywhere(queries)
+            mine[mine] = version.nearest.slots_of(queries.take(np.flatnonzero(mine))) == slot
         mine[settled] = version.mapping[version.index.nearest_leaves(queries.at[settled])] == slot
         for kind in counts:
             counts[kind] += int(np.count_nonzero(mine & (queries.code == CODE[kind])))
@@ -528,7 +531,8 @@ def _apply(
         load.queries.append(queries)
         if not turn.known:
             snapshots = _among(queries, number, _SNAPSHOT)
-        yield from _forward(slot, queries, number)
+        active = load_version(storage, turn.version)
+        yield from _forward(slot == 0 or active.nearest is not None, slot, queries, number)
     if ended := by_kind.get(messages.ENDED):
         number, t = (np.concatenate([numbers(content, name) for content in ended]) for name in ("number", "t"))
         order = np.lexsort((t, number))
@@ -553,7 +557,8 @@ def _apply(
         load.objects, load.home = len(at_home.objects), None if delivery is None else delivery.home
         for each, index in indexes.continuous():
             stage = CONTINUOUS[each.type]
-            for name, content in stage.match(index, arrived if stage.copied else at_home):
+            placed = delivery is not None and delivery.places_nearest and EVERYWHERE[CODE[each.type]]
+            for name, content in stage.match(index, arrived if stage.copied or placed else at_home):
                 yield slot, name, content
         if settings.stores:
             with load.spending("objects"):
@@ -600,10 +605,10 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
             index.register(number[rows], weighed(mine, indexes.objects.corpora) if kind.is_ranked else mine)
 
 
-def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
+def _forward(nearest: bool, slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
     """The continuous queries, for MERGE, which recognizes a query from several slots by its number."""
-    # every slot has every CKQ, and one of them forwards it
-    known, known_number = _among(queries, number, IS_CONTINUOUS if slot == 0 else IS_CONTINUOUS & ~EVERYWHERE)
+    # where every slot has every CKQ, one of them forwards it
+    known, known_number = _among(queries, number, IS_CONTINUOUS if nearest else IS_CONTINUOUS & ~EVERYWHERE)
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))
