@@ -22,10 +22,9 @@ def queries(random, n, space, side=1.0):
     west, south, east, north = space.bounds
     x = west + side * (east - west) * random.random(n)
     y = south + side * (north - south) * random.random(n)
-    return QueryBatch.of([
-        Query(f"q{i}", int(random.integers(0, 9)), Predicate(keywords=("ab"[i % 2],)), Nearest(*at, 1 + i % 3), Lifetime(9, True))
-        for i, at in enumerate(zip(x.tolist(), y.tolist(), strict=True))
-    ])  # fmt: skip
+    words, kept, t = [Predicate(keywords=(word,)) for word in "ab"], Lifetime(9, True), random.integers(0, 9, n)
+    places = enumerate(zip(x.tolist(), y.tolist(), strict=True))
+    return QueryBatch.of([Query(f"q{i}", int(t[i]), words[i % 2], Nearest(*at, 1 + i % 3), kept) for i, at in places])
 
 
 def built(asked, random, space, slots, gamma):
