@@ -20,7 +20,7 @@ TIMES ?= 20
 LOAD ?= 2
 # For make test-all: parts to run (all by default).
 PARTS ?=
-# For make paper: figures (all by default), the scale, and PAPER=tornado, pastri or dkm for those of another paper.
+# For make paper: figures (all by default), the scale, and PAPER=tornado, pastri, dkm or ps2stream for those of another paper.
 FIG ?=
 SCALE ?=
 PAPER ?=
@@ -127,13 +127,17 @@ format: $(READY) ## format the code and fix what can be fixed automatically
 bench: $(CLUSTER) $(CONSOLE) ## measure performance, compared with the targets
 	@$(SPARK) $(BIN)/python -m tests.benchmarks $(ARGS)
 
+.PHONY: bench-compare
+bench-compare: $(READY) ## compare benchmarks with an earlier commit, in turn on this machine (COMMIT=v0.1 ARGS='crq segment')
+	@$(SPARK) $(BIN)/python -m tests.benchmarks.compare '$(COMMIT)' $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: $(READY) ## compare ranked queries with Lucene, and with PostGIS if it is installed: the same answers, and how fast
 	@scripts/peers.sh >/dev/null
 	@$(SPARK) $(BIN)/python -m tests.benchmarks.bench_peers $(ARGS)
 
 .PHONY: paper
-paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves, text, rivals; PAPER=tornado: 8, 9, 10, 13; PAPER=pastri: 11 to 15, 18 to 21; PAPER=dkm: 2, 8 to 10, settle; SCALE=0.1 to try)
+paper: $(READY) ## repeat the paper's experiments, with a verdict on each figure (FIG=7 to 15, 7.7, cost, leaves, text, rivals; PAPER=tornado: 8, 9, 10, 13; PAPER=pastri: 11 to 15, 18 to 21; PAPER=dkm: 2, 8 to 10, settle; PAPER=ps2stream: 6, 7, 11 to 14, 16; SCALE=0.1 to try)
 	@$(SPARK) $(BIN)/python -m tests.benchmarks.paper$(addprefix .,$(PAPER)) $(FIG) $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 .PHONY: docs

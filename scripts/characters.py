@@ -4,7 +4,7 @@ Usage: python scripts/characters.py
 
 The version of Unicode is that of the oldest Python that the project runs on. A newer Python folds these characters the
 same way: Unicode never changes the normalisation or the case folding of a character that exists. What may change, the
-categories, is in the table. Another version means other words, so streams that exist cannot be gone on with.
+categories, is in the table. Another version means other words, so existing streams cannot continue with it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from spatialstream.actors.coordinator import QueryCoordinator
+from spatialstream.actors.coordinator import MEMORY, QueryCoordinator
 from spatialstream.actors.query_endpoint import Request, rows_in
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint, ReadPoint
@@ -54,11 +54,14 @@ class AskedActors:
         actors: the actor of each slot.
         worlds: of the actors.
         memory: of each coordinator, see there; None: the usual one.
+        signing: whether actors send one another signatures, at once; otherwise they do not.
 
     Attributes:
         coordinators: of the actors.
         metrics: of the actors.
         searched: of each call of an actor by another one: its name, the round, and the queries.
+        signed: of each call for signatures: the name of the actor, the round, and the slots.
+        signing: see above.
         away: names of the actors that do not answer.
         lost: names of those that did not.
         found: bytes that actors have sent to others.
@@ -72,18 +75,23 @@ class AskedActors:
         actors: dict[int, str],
         worlds: dict[str, World],
         memory: int | None = None,
+        *,
+        signing: bool = False,
     ) -> None:
         self.newest, self.actors = newest, actors
         self.metrics = {name: QueryMetrics() for name in worlds}
-        more = () if memory is None else (memory,)
         self.coordinators = {
             name: QueryCoordinator(
-                *(world, SECRET, _Newest(self), _Calls(self), self._lose, self.metrics[name], *more),
+                *(world, SECRET, _Newest(self), _Calls(self), self._lose, self.metrics[name]),  # type: ignore[arg-type]
+                memory=MEMORY if memory is None else memory,
                 pause=lambda seconds: self.pause(seconds),
+                start=lambda do: do() if self.signing else None,
             )
             for name, world in worlds.items()
         }
         self.searched: list[tuple[str, tuple[int, int], list[Wanted]]] = []
+        self.signing = signing
+        self.signed: list[tuple[str, tuple[int, int], list[int]]] = []
         self.pause: Callable[[float], object] = time.sleep
         self.away, self.lost = set[str](), list[str]()
         self.found = self.doubts = self.looks = 0
@@ -122,7 +130,10 @@ class _Calls:
     def ask(self, address: str, secret: str, body: bytes, seconds: float) -> Any:
         actors, given = self._actors, json.loads(body)
         number, revision = given["round"]
-        actors.searched.append((address, (number, revision), [Wanted.of(each) for each in given["wanted"]]))
+        if "signatures" in given:
+            actors.signed.append((address, (number, revision), [int(slot) for slot in given["signatures"]]))
+        else:
+            actors.searched.append((address, (number, revision), [Wanted.of(each) for each in given["wanted"]]))
         if address in actors.away:
             raise ActorLost("nobody is there", address)
         assert secret == SECRET

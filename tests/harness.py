@@ -142,9 +142,13 @@ class Outcome:
     rejected: list[dict[str, Any]]
 
 
-def rule_for(queries: Iterable[Query | Cancellation]) -> TermRule:
-    """The rule of a stream that answers these queries: it counts words if any of them ranks."""
-    return TermRule(ranking=any(isinstance(query, Query) and query.kind.is_ranked for query in queries))
+def rule_for(queries: Iterable[Query | Cancellation], objects: Iterable[SpatialObject] = ()) -> TermRule:
+    """The rule of a stream that answers these queries about such objects.
+
+    It counts words if a query ranks, and occurrences if an object has some.
+    """
+    ranking = any(isinstance(query, Query) and query.kind.is_ranked for query in queries)
+    return TermRule(ranking=ranking, counts=ranking and any(o.counts for o in objects))
 
 
 def run_stream(
@@ -171,7 +175,7 @@ def run_stream(
         blocks["queries/0"] = QueryBatch.of(queries), np.arange(1, len(queries) + 1)
     source, storage = Given(blocks), MemoryStorage()
     setup = StreamSettings(
-        *("run", shape.slots, space, shape.partitions, interval, retention, rule_for(queries)),
+        *("run", shape.slots, space, shape.partitions, interval, retention, rule_for(queries, objects)),
         idle=1,
         epoch_records=shape.epoch_records,
     )

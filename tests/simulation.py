@@ -150,7 +150,7 @@ class Simulation:
         self.router: Router | None = None
         self.worker: Worker | None = None
         self.failures = {"router": 0, "worker": 0}
-        self.left: list[QuarantinedRecord] = []
+        self.quarantined: list[QuarantinedRecord] = []
         self.rounds: list[tuple[RoundRecord, Summary]] = []
         channel, sink = Channel(self.blocks, self.announced), MemorySink(self.results, self.rejected, 3)
         world = settings.world(self.storage, channel, sink, archive, source=self.source, limits=LIMITS)
@@ -168,7 +168,7 @@ class Simulation:
             if item.stored is not None:
                 record = object_record(item, space)
             else:
-                record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.terms)}
+                record = {"id": item.id, "t": item.t, first: item.x, second: item.y, "terms": list(item.said)}
                 record |= dict(item.properties)
             lanes[f"objects/{self.random.randrange(len(lanes) - 1)}"].append((item.t, json.dumps(record).encode()))
         for query in queries:
@@ -229,7 +229,7 @@ class Simulation:
             turns.epoch(turns.ingestion(news(self.source.bounds(), self.router.read, 10**9)))
             self.failures["router"] = 0
         except StageError:
-            self._failed("router", turns.leave_out)
+            self._failed("router", turns.quarantine)
         except Lost:  # again, while the state was being rebuilt
             pass
         except Crash:
@@ -241,14 +241,14 @@ class Simulation:
             assert self.router is not None
             assert self.router.last is None, "without the store there is no first version; with one, the stream goes on"
 
-    def _failed(self, name: str, leave_out: Callable[[], Sequence[QuarantinedRecord]]) -> None:
+    def _failed(self, name: str, quarantine: Callable[[], Sequence[QuarantinedRecord]]) -> None:
         """Handle a failed turn; after the second failure, bisect it, unless its process crashes meanwhile."""
         self.failures[name] += 1
         assert self.failures[name] < 50, "nothing was found"
         if self.failures[name] % 2:
             return
         try:
-            self.left += leave_out()
+            self.quarantined += quarantine()
         except Lost:
             pass
         except Crash:
@@ -283,7 +283,7 @@ class Simulation:
             self.failures["worker"] = 0
         except StageError:
             self._rounds.forget()
-            self._failed("worker", self._rounds.leave_out)
+            self._failed("worker", self._rounds.quarantine)
         except NoStorage:
             if self.worker is not None:
                 self._rounds.forget()

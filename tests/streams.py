@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from spatialstream.model.errors import RecordError
 from spatialstream.model.expressions import absorbed
-from spatialstream.model.kinds import CODE, KINDS, Kind, QueryType
+from spatialstream.model.kinds import CODE, KINDS, TYPES, Kind, QueryType
 from spatialstream.model.lifetimes import ENDLESS_HALF_LIFE, MOST_STEPS, endless
 from spatialstream.model.objects import SpatialObject
 from spatialstream.model.polygons.geojson import known_polygon
@@ -121,15 +121,48 @@ class Stream:
 
     @property
     def rule(self) -> TermRule:
-        """How it reads records: it keeps fields if an object has some, and counts words if a query ranks."""
+        """How it reads records.
+
+        It keeps fields if an object has some, counts words if a query ranks, and occurrences if an object has some.
+        """
         fields = FIELDS if any(o.stored is not None for o in self.objects) else ()
         ranking = any(isinstance(query, Query) and query.kind.is_ranked for query in self.queries)
-        return replace(RULE, fields=fields, ranking=ranking)
+        return replace(RULE, fields=fields, ranking=ranking, counts=ranking and any(o.counts for o in self.objects))
 
 
 def keeping(o: SpatialObject, end: str, text: bool = True) -> SpatialObject:
     """The object in a stream that keeps fields; its text has all of its terms, and an end."""
     return replace(o, stored=fragment(FIELDS, " ".join(o.terms) + end if text else None, o.properties))
+
+
+def counted(stream: Stream, seed: int) -> Stream:
+    """The stream as one that counts occurrences: objects repeat some of their terms, and ranked queries of their words.
+
+    A query that comes again stays the same.
+    """
+    rng = random.Random(seed)
+    ranked = {id(query): repeating(query, rng) for query in stream.queries if isinstance(query, Query)}
+    queries = [ranked.get(id(query), query) for query in stream.queries]
+    return replace(stream, objects=[repeated(o, rng) for o in stream.objects], queries=queries)
+
+
+def repeated(o: SpatialObject, rng: random.Random) -> SpatialObject:
+    """The object with some of its terms repeated, at the end of its text if its stream keeps that."""
+    o = replace(o, counts=tuple(rng.choice((1, 1, 2, 3, 7)) for _ in o.terms))
+    text = None if o.stored is None else json.loads(f"{{{o.stored}}}").get("text")
+    if text is None:
+        return o
+    again = [term for term, count in zip(o.terms, o.counts, strict=True) for _ in range(count - 1)]
+    return replace(o, stored=fragment(FIELDS, " ".join([text, *again]), o.properties))
+
+
+def repeating(query: Query, rng: random.Random) -> Query:
+    """The query with some of its words repeated, if it ranks."""
+    by = query.selection.ranking
+    counts = () if by is None else tuple(rng.choice((1, 1, 2, 7)) for _ in by.words)
+    if by is None or max(counts) == 1:
+        return query
+    return replace(query, selection=query.selection.ranked(replace(by, counts=counts)))
 
 
 def showing(query: Query, fields: tuple[str, ...] | None) -> Query:
@@ -144,15 +177,17 @@ def showing(query: Query, fields: tuple[str, ...] | None) -> Query:
 def streams(
     draw: st.DrawFn,
     spaces: Sequence[Space] = (WGS84, PLANE),
-    types: Sequence[str] = tuple(QueryType),
+    types: Sequence[str] = TYPES,
     max_objects: int = 24,
     max_queries: int = 10,
     cancellations: bool = True,
     where: bool = False,
+    counts: bool = False,
 ) -> Stream:
     """Small streams of objects and of queries of the given types, with cancellations unless disabled.
 
-    With ``where``, objects have properties, and some queries conditions on them.
+    With ``where``, objects have properties, and some queries conditions on them. With ``counts``, some streams count
+    occurrences.
     """
     space = draw(st.sampled_from(spaces))
     pool = draw(st.lists(places(space), min_size=1, max_size=6))
@@ -172,7 +207,8 @@ def streams(
     records = draw(st.lists(asked, max_size=max_queries))
     if records:  # producers that retry
         records += [again for again in draw(st.lists(st.sampled_from(records), max_size=2)) if isinstance(again, Query)]
-    return Stream(space, found, records)
+    stream = Stream(space, found, records)
+    return counted(stream, draw(st.integers(0, 10**9))) if counts and draw(st.booleans()) else stream
 
 
 def places(space: Space) -> st.SearchStrategy[tuple[float, float]]:
@@ -292,7 +328,7 @@ def queries(
     space: Space,
     pool: Sequence[tuple[float, float]],
     times: st.SearchStrategy[int],
-    types: Sequence[str] = tuple(QueryType),
+    types: Sequence[str] = TYPES,
     conditions: bool = False,
 ) -> Query:
     """Queries of the given types, with few distinct ids; some with conditions on properties, if wanted."""
@@ -537,9 +573,9 @@ def object_record(o: SpatialObject, space: Space) -> dict[str, Any]:
     x, y = space.axes
     record = {"id": o.id, "t": o.t, x: o.x, y: o.y} | dict(o.properties)
     if o.stored is None:
-        return record | {"text": " ".join(o.terms)}
+        return record | {"text": " ".join(o.said)}
     text = json.loads(f"{{{o.stored}}}").get("text")
-    return record | ({"terms": [*o.terms]} if text is None else {"text": text})
+    return record | ({"terms": [*o.said]} if text is None else {"text": text})
 
 
 def query_record(query: Query | Cancellation) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class OperatorProcess(Server):
                 return float(found[3])
         return None
 
-    def looks(self, stream: Played) -> float:
-        """How often it has looked at a stream without a failure."""
+    def reconciliations(self, stream: Played) -> float:
+        """How often it has reconciled a stream without a failure."""
         name, labels = "spatialstream_operator_reconciles_total", {"namespace": stream.namespace, "stream": stream.name}
         return sum(self.metric(name, **labels, outcome=outcome) or 0.0 for outcome in ("done", "waiting"))
 

@@ -1,4 +1,4 @@
-"""A server that answers the operator's queries as Prometheus would, with figures that a test sets."""
+"""A server that answers the operator's queries as Prometheus would, with metrics that a test sets."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.api.client import RefusalError, eventually
 from tests.api.prometheus import Known
 
 MANAGED = {"app.kubernetes.io/managed-by": "spatialstream-operator"}
-BELONGINGS = {
+DEPENDENTS = {
     "/api/v1/namespaces/{}/serviceaccounts": {"quakes-driver", "quakes-executor"},
     "/api/v1/namespaces/{}/configmaps": {"quakes-config"},
     "/api/v1/namespaces/{}/services": {"quakes-router", "quakes-worker"},
@@ -24,7 +24,7 @@ def test_all_that_a_stream_needs_is_made_and_belongs_to_it(operator, api, played
     stream = played().start()
     uid = stream.body["metadata"]["uid"]
 
-    for path, names in BELONGINGS.items():
+    for path, names in DEPENDENTS.items():
         found = api.list(path.format(stream.namespace), **MANAGED)
         assert {each["metadata"]["name"] for each in found} == names, path
         for each in found:
@@ -230,8 +230,8 @@ def test_a_spec_that_only_the_operator_can_refuse_is_told_once(operator, played)
     assert f"{space}.quakes.blocks is already the objects topic; name another one" in said["message"]
     assert stream.status["phase"] == "Degraded"
     assert stream.pod("router") is None
-    looks = operator.looks(stream)
-    eventually(lambda: operator.looks(stream) >= looks + 3, "it is looked at again")
+    reconciliations = operator.reconciliations(stream)
+    eventually(lambda: operator.reconciliations(stream) >= reconciliations + 3, "it is reconciled again")
     stream.tells("SpecRefused")
 
 
@@ -363,7 +363,7 @@ def test_executors_that_find_no_room_are_told_once_until_they_come(operator, pla
     operator.kill()
     operator.start()
     eventually(lambda: operator.ready, "it is back")
-    eventually(lambda: operator.looks(stream) >= 3, "it is looked at again")
+    eventually(lambda: operator.reconciliations(stream) >= 3, "it is reconciled again")
     assert stream.status["workers"]["missing"] == {"since": since, "most": 1}
     assert stream.condition("Degraded")["message"] == said
     stream.tells("Degraded")

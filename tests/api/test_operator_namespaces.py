@@ -45,8 +45,11 @@ def test_a_stream_says_that_rights_are_missing_and_goes_on_with_them(bounded, ap
     stream = played("other", within=STAYING).start()
     paths = {kind: f"{RBAC}/namespaces/{STAYING}/{kind}" for kind in ("roles", "rolebindings")}
     roles = {kind: api.get(f"{path}/two-spatialstream") for kind, path in paths.items()}
-    looks = bounded.looks(stream)
-    eventually(lambda: bounded.looks(stream) > looks, "a look has just ended, and the next one meets the loss at once")
+    reconciliations = bounded.reconciliations(stream)
+    eventually(
+        lambda: bounded.reconciliations(stream) > reconciliations,
+        "a reconciliation has just ended, and the next one meets the loss at once",
+    )
     lose_rights(api, STAYING)
 
     said = stream.says("Degraded", "True", "Refused")

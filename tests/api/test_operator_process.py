@@ -51,13 +51,17 @@ def test_nothing_is_written_while_nothing_happens(operator, server, installation
         store.create(first_version())
         stream.start()
         stream.says("Balanced", "True")
-        looks = operator.looks(stream)
-        eventually(lambda: operator.looks(stream) >= looks + 4, "all that was to be said has been said")
+        reconciliations = operator.reconciliations(stream)
+        eventually(
+            lambda: operator.reconciliations(stream) >= reconciliations + 4, "all that was to be said has been said"
+        )
         before, said = changes(server, installation.user, stream.namespace), len(stream.events())
         version = stream.body["metadata"]["resourceVersion"]
-        looks = operator.looks(stream)
+        reconciliations = operator.reconciliations(stream)
 
-        eventually(lambda: operator.looks(stream) >= looks + 12, "it has been looked at for a while")
+        eventually(
+            lambda: operator.reconciliations(stream) >= reconciliations + 12, "it has been reconciled for a while"
+        )
 
         assert changes(server, installation.user, stream.namespace)[len(before) :] == []
     assert before, "the log of changes works"
@@ -73,7 +77,7 @@ def test_only_one_works_and_another_takes_over_when_it_dies(operator, second, ap
     assert holder(api, space) == "operator-0"
     stream = played()
     stream.runs("router")
-    assert second.looks(stream) == 0
+    assert second.reconciliations(stream) == 0
 
     operator.kill()
 

@@ -16,8 +16,8 @@ LEVEL = (4.0, 4.0, 2.0, 4.0)
 def known(prometheus):
     """Says what Prometheus knows of a stream."""
 
-    def set_to(stream, **figures):
-        prometheus.known[stream.namespace, stream.name] = Known(**figures)
+    def set_to(stream, **metrics):
+        prometheus.known[stream.namespace, stream.name] = Known(**metrics)
 
     yield set_to
     prometheus.away = False
@@ -186,8 +186,11 @@ def test_a_tree_that_was_adjusted_is_built_anew_once_enough_has_been_seen(operat
         known(stream, loads=LEVEL, version=2)
         operator.start()
         stream.until(lambda status: status["routing"].get("rebuiltVersion") == 2, "the status says so")
-        looks = operator.looks(stream)
-        eventually(lambda: operator.looks(stream) >= looks + 8, "it is looked at for longer than the cooldown")
+        reconciliations = operator.reconciliations(stream)
+        eventually(
+            lambda: operator.reconciliations(stream) >= reconciliations + 8,
+            "it is reconciled for longer than the cooldown",
+        )
         assert store.state().last == 2
 
 
@@ -209,8 +212,8 @@ def test_a_planned_index_is_a_qt_tree_until_enough_has_been_seen(operator, playe
         assert "the slowest slot of" in routing
         assert stream.status["routing"]["kind"] == pending.record["kind"]
         stream.tells("IndexPlanned")
-        looks = operator.looks(stream)
-        eventually(lambda: operator.looks(stream) >= looks + 3, "it is looked at again")
+        reconciliations = operator.reconciliations(stream)
+        eventually(lambda: operator.reconciliations(stream) >= reconciliations + 3, "it is reconciled again")
         assert len(stream.events("IndexPlanned")) == 1
 
 
@@ -225,8 +228,8 @@ def test_a_proposal_waits_for_its_approval(operator, played, known):
 
         stream.annotate(approve="another-id")
         eventually(lambda: stream.events("ApprovalIgnored"), "the wrong approval is told of")
-        looks = operator.looks(stream)
-        eventually(lambda: operator.looks(stream) >= looks + 3, "it is looked at again")
+        reconciliations = operator.reconciliations(stream)
+        eventually(lambda: operator.reconciliations(stream) >= reconciliations + 3, "it is reconciled again")
         assert store.state().pending is None
         stream.tells("ApprovalIgnored")
 
@@ -248,8 +251,11 @@ def test_without_figures_nothing_is_changed(operator, prometheus, played, known,
         said = stream.says("Balanced", "Unknown", "MetricsStale" if how == "stale" else "MetricsMissing")
 
         assert ("cannot be reached" in said["message"] or "another form" in said["message"]) == (how == "away")
-        looks = operator.looks(stream)
-        eventually(lambda: operator.looks(stream) >= looks + 8, "it is looked at for longer than imbalance has to last")
+        reconciliations = operator.reconciliations(stream)
+        eventually(
+            lambda: operator.reconciliations(stream) >= reconciliations + 8,
+            "it is reconciled for longer than imbalance has to last",
+        )
         assert store.state().pending is None
         assert stream.status["rebalance"]["phase"] == "Watching"
 

@@ -2,10 +2,10 @@
 
 ``python -m tests.benchmarks [NAME...] [--growth | --no-growth] [--output DIR]``: names are ``decode``, ``index``,
 ``crq``, ``polygons``, ``where``, ``pairs``, ``ckq_ctq``, ``settling``, ``segment``, ``best``, ``fields``, ``asked``,
-``gateway``, ``pipeline``, ``actors``, ``words``, ``limits``, ``scale``, ``rebalance``, ``live``; all of them by
-default. ``soak`` takes an hour, and runs only if it is named. Benchmarks run one after the other, each in its own
-process, and so do the curves (``growth-*.svg``) of those that have any. If one fails, the others still run, and the
-exit status is 1.
+``signatures``, ``gateway``, ``pipeline``, ``actors``, ``words``, ``limits``, ``scale``, ``rebalance``, ``live``; all
+of them by default. ``soak`` takes an hour, and runs only if it is named. Benchmarks run one after the other, each in
+its own process, and so do the curves (``growth-*.svg``) of those that have any. If one fails, the others still run, and
+the exit status is 1.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ NAMES = (
     "best",
     "fields",
     "asked",
+    "signatures",
     "gateway",
     "pipeline",
     "actors",

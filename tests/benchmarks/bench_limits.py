@@ -268,7 +268,7 @@ class _Echo(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def calls(continuous: int = 500) -> Iterator[Figure]:
-    """What a query costs both sides in a call of its own, and on one that stands; and what those take that stand."""
+    """What a query costs both sides in a call of its own, and on one that is open; and what open calls take."""
     server = _Echo("grpc+tcp://127.0.0.1:0")
     address, body = f"127.0.0.1:{server.port}", b"x" * 200
     client, asking = client_of(address), CallPool("echo", client_of)
@@ -277,11 +277,11 @@ def calls(continuous: int = 500) -> Iterator[Figure]:
         for _ in range(2_000):
             list(client.do_action(flight.Action("echo", body)))
 
-    def on_one_that_stands() -> None:
+    def on_an_open_one() -> None:
         for _ in range(2_000):
             list(asking.ask(address, "", body, 60.0))
 
-    for name, work in (("a call of its own", of_its_own), ("a call that stands", on_one_that_stands)):
+    for name, work in (("a call of its own", of_its_own), ("a call that is open", on_an_open_one)):
         work()
         yield {"name": f"a query in {name}, both sides", "value": 1e6 * cpu(work) / 2_000, "unit": "us"}
     before, held = _held(), []
@@ -290,7 +290,7 @@ def calls(continuous: int = 500) -> Iterator[Figure]:
         writer.write_metadata(pa.py_buffer(body))
         reader.read_chunk()
         held.append((writer, reader))
-    yield {"name": "a call that stands, both sides", "value": (_held() - before) / continuous / 1e6, "unit": "MB"}
+    yield {"name": "a call that is open, both sides", "value": (_held() - before) / continuous / 1e6, "unit": "MB"}
     for writer, _ in held:
         writer.close()
     asking.close()

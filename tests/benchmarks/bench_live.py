@@ -419,7 +419,7 @@ class Sampler:
         now = time.time()
         sample = {
             "now": now,
-            "lag": now - max(self._began, worker["spatialstream_worker_clock_seconds"]),
+            "lag": now - max(self._began, worker["spatialstream_worker_watermark_seconds"]),
             "held": router["spatialstream_router_held_seconds"],
             "epochs behind": router["spatialstream_router_epoch"] - worker["spatialstream_worker_epoch"],
             "routed": total(router, "router_records_total", '"objects"'),
@@ -548,7 +548,7 @@ def drain(live: Live, timeout: float = 120.0) -> bool:
     sender.send_watermarks(int(upto * 1000) + 2)
     sender.flush()
     return await_condition(
-        lambda: scraped(live.worker.port).get("spatialstream_worker_clock_seconds", 0.0) >= upto, timeout
+        lambda: scraped(live.worker.port).get("spatialstream_worker_watermark_seconds", 0.0) >= upto, timeout
     )
 
 
@@ -724,7 +724,7 @@ def _recovered(live: Live, *kills: tuple[str, Callable[[], None], float, float])
             at, began = time.time(), time.monotonic()
             kill()
             live.await_worker(
-                lambda m, at=at: total(m, "worker_clock_seconds") > at, 120.0, f"no results: {what} killed"
+                lambda m, at=at: total(m, "worker_watermark_seconds") > at, 120.0, f"no results: {what} killed"
             )
             seconds = time.monotonic() - began
             rows.append(row(f"{what} killed -9, to results again", seconds, "s", floor, f"aim {aim}"))

@@ -1,7 +1,7 @@
 """Benefit of loads from queries counted by leaf, compared with loads from J alone, measured as counted work.
 
 ``python -m tests.benchmarks.bench_loads [--seeds N]``. An hour of a stream, 100 objects and 40 queries a second (SRQs,
-and every fourth a CRQ that stands to the end), half of the queries within one small region. In the case *moved* that
+and every fourth a CRQ that lasts to the end), half of the queries within one small region. In the case *moved* that
 region is another one in the last ten minutes. 8 slots begin with a QT-tree of 64 leaves for the first ten minutes, and
 are rebalanced at the end of the hour: by what was counted by leaf in the last ten minutes, and, as if no query had been
 counted, by J, which is of a sample with a memory of six hours. Objects are counted by leaf in both.
@@ -52,13 +52,13 @@ def part_of(seed: int, number: int, hot: tuple[float, float]) -> tuple[ObjectBat
     parts = []
     for name, asked in (("h", some), ("o", others)):
         n = len(asked)
-        stands = np.arange(n) % 4 == 0
+        lasts = np.arange(n) % 4 == 0
         parts.append(
             QueryBatch(
                 pa.array([f"{name}{number}-{i}" for i in range(n)], pa.string()),
-                np.where(stands, CRQ, SRQ).astype(np.int8),
+                np.where(lasts, CRQ, SRQ).astype(np.int8),
                 start + np.arange(n) * PART // n,
-                np.where(stands, 10 * PARTS * PART, PART),
+                np.where(lasts, 10 * PARTS * PART, PART),
                 np.full(n, -1, np.int64),
                 np.full(n, -1, np.int64),
                 np.full(n, 10, np.int32),

@@ -25,7 +25,7 @@ def _cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _processes() -> dict[str, float]:
+def processes() -> dict[str, float]:
     """CPU seconds so far of this process, of the JVM, and of the Python processes below it."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -67,11 +67,11 @@ def profile(objects: int, continuous: int, epoch_records: int) -> None:
             if progress.phase == "answering":
                 ends.setdefault(progress.done, time.monotonic())
                 if not before:
-                    before.update(_processes())
+                    before.update(processes())
 
         bench_pipeline.Clock.report = watch
         rows = bench_pipeline.throughput(spark, folder, objects, continuous, epoch_records)
-        after = _processes()
+        after = processes()
         lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open() if '"stage"' in line]
     for row in rows:
         print(f"{row['name']:<44}{row['value']:>14,.1f} {row['unit']}")

@@ -111,14 +111,14 @@ def test_the_best_are_asked_with_a_click_on_the_map(visit: Visit) -> None:
     visit.picture("best")
 
     page.get_by_role("button", name="Register", exact=True).click()
-    standing = visit.card("Continuous query")
-    expect(standing.locator(".ranked li")).to_have_count(4)
-    expect(standing.locator(".ranked li").first.locator(".more")).to_have_text(re.compile(r"score \d\.\d+$"))
-    assert asked(page, standing)["type"] == "CBQ"
+    continuous = visit.card("Continuous query")
+    expect(continuous.locator(".ranked li")).to_have_count(4)
+    expect(continuous.locator(".ranked li").first.locator(".more")).to_have_text(re.compile(r"score \d\.\d+$"))
+    assert asked(page, continuous)["type"] == "CBQ"
     visit.picture("best-registered")
     visit.accessible()
-    standing.get_by_role("button", name=re.compile("^Cancel")).click()
-    expect(standing).to_have_attribute("data-state", "cancelled")
+    continuous.get_by_role("button", name=re.compile("^Cancel")).click()
+    expect(continuous).to_have_attribute("data-state", "cancelled")
 
 
 def test_the_best_between_two_times(visit: Visit, gateway: GatewayServer) -> None:

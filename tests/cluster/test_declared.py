@@ -33,11 +33,12 @@ from tests.unit.gateway.http import Client
 NAME = "declared"
 RULE = TermRule(
     ranking=True,
+    counts=True,
     properties=Properties.parse(["country:keyword", "priority:number", "seen:time", "open:boolean"]),
     fields=("text", "priority", "open"),
 )
 DECLARED = [f"--property={each}" for each in RULE.properties.declarations]
-DECLARED += ["--ranking", f"--fields={','.join(RULE.fields or ())}"]
+DECLARED += ["--ranking", "--term-counts", f"--fields={','.join(RULE.fields or ())}"]
 GENERATED = GenerateSettings(
     objects=12_000,
     rate=20.0,

@@ -99,8 +99,8 @@ class Follower:
                     event[name] = value
 
 
-def stands(client: Client) -> list[str]:
-    """The ids of what stands, page by page."""
+def registered(client: Client) -> list[str]:
+    """The ids of registered queries, page by page."""
     found, path = list[str](), "/streams/gateway/queries?limit=2"
     while path:
         answer = client("GET", path)
@@ -151,16 +151,16 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         names, position, began = list[str](), "", time.monotonic()
         for i in range(5):
             query = {"type": "CRQ", "region": EVERYWHERE, "duration": "52w"} | ({"keywords": ["w1"]} if i == 4 else {})
-            registered = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key=str(i))
-            assert registered.status == 201, registered
-            names.append(registered.json["query"])
-            position = position or registered.json["position"]
+            response = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key=str(i))
+            assert response.status == 201, response
+            names.append(response.json["query"])
+            position = position or response.json["position"]
         took = time.monotonic() - began
         again = http_("POST", "/streams/gateway/queries?timeout=60s", query, idempotency_key="4")
         assert again.status in (200, 201)  # 201 if the stream's clock stood still
         assert again.json["query"] == names[4]
 
-        assert stands(http_) == names
+        assert registered(http_) == names
         forged = http_("POST", "/streams/gateway/queries", query | {"by": "somebody else"})
         assert (forged.status, forged.errors[0]["pointer"]) == (400, "#/by")
         topic = RecordWriter(Connection(stream.servers.kafka.bootstrap), "gateway")
@@ -189,7 +189,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
             assert await_condition(
                 lambda text=wanted: all(sum(text in row for row in each.rows) == 5 for each in followers), 240.0
             ), name
-        assert await_condition(lambda: stands(http_) == names, 60.0), "whatever has been killed"
+        assert await_condition(lambda: registered(http_) == names, 60.0), "whatever has been killed"
         stream.sending.rate = 0.0  # the rest as fast as can be
         sending.join()
         end = objects[-1].t
@@ -203,7 +203,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         assert http_("DELETE", f"/streams/gateway/queries/{names[4]}?timeout=60s").status == 200
         assert http_("DELETE", f"/streams/gateway/queries/{names[4]}?timeout=60s").status == 404
 
-        assert await_condition(lambda: stands(http_) == names[:4], 60.0)
+        assert await_condition(lambda: registered(http_) == names[:4], 60.0)
 
         def of_topic() -> list[bytes]:
             return [line for line in stream.lines if json.loads(line)["query"] in names]
@@ -229,7 +229,7 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
             assert shown.json["so_far"] == {"rows": len(had), "last_row": max(had)}, "whatever was killed meanwhile"
         direct = {"id": "direct", "type": "CRQ", "t": end, "region": EVERYWHERE, "by": "who writes to the topic"}
         topic.queries(direct)
-        assert await_condition(lambda: stands(http_) == [*names[:4], "direct"], 60.0)
+        assert await_condition(lambda: registered(http_) == [*names[:4], "direct"], 60.0)
         shown = http_("GET", "/streams/gateway/queries/direct").json["query"]
         assert (shown["t"], shown["by"]) == (end, "who writes to the topic")
         assert len({json.loads(line)["object"]["id"] for line in expected} & {each["id"] for each in sent}) == 103
@@ -238,5 +238,5 @@ def test_every_row_comes_once_over_http_whatever_is_killed(
         with capsys.disabled():
             print(
                 f"\n{len(expected)} rows, resumed {[each.resumed for each in followers]} times; "
-                f"5 queries stood after {took:.2f} s"
+                f"5 queries were registered after {took:.2f} s"
             )

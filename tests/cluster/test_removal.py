@@ -13,7 +13,7 @@ from spatialstream.connectors.kafka import Connection, cluster_of
 from spatialstream.store.reports import UsedTopics, read_topics, save_topics
 from spatialstream.store.zookeeper import ZooKeeperStore
 from spatialstream.stream.bootstrap import FirstIndex, ensure_first_version
-from spatialstream.stream.made import note_topics
+from spatialstream.stream.created_topics import record_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.cluster.stream import PATIENCE, Servers
 
@@ -23,8 +23,8 @@ def begun(servers: Servers, name: str, checkpoint: Path, **named: str) -> dict[s
     connection = Connection(servers.kafka.bootstrap, servers.kafka.security, named)
     settings, storage, topics = StreamSettings(name, slots=1), Folder(checkpoint), connection.topics(name)
     incarnation = settings.claim(storage)
-    notes = note_topics(storage, name, incarnation, {topics.blocks, topics.epochs}, dict)
-    topics.ensure(connection, slots=1, made=notes.add)
+    recorder = record_topics(storage, name, incarnation, {topics.blocks, topics.epochs}, dict)
+    topics.ensure(connection, slots=1, made=recorder.add)
     with ZooKeeperStore(servers.zookeeper.hosts, name, tls=servers.zookeeper.tls) as store:
         ensure_first_version(store, storage, settings, FirstIndex(leaves=1), incarnation=incarnation)
         used = UsedTopics(cluster_of(connection), topics.names)

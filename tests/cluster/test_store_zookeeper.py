@@ -245,7 +245,7 @@ def test_changes_while_the_server_is_killed_again_and_again(lone_server):
             except Unavailable:
                 continue
 
-    def strike():
+    def disturb():
         for _ in range(3):
             lone_server.kill()
             lone_server.start()
@@ -253,15 +253,15 @@ def test_changes_while_the_server_is_killed_again_and_again(lone_server):
 
     with ZooKeeperStore(lone_server.hosts, "s", session=2.0, timeout=1.0) as store:
         store.create(version(0))
-        striking = threading.Thread(target=strike)
-        striking.start()
+        disturbing = threading.Thread(target=disturb)
+        disturbing.start()
         number = 0
         while not done.is_set() or number < 3:
             number += 1
             insist(store.publish, version(number), number - 1, f"p{number}", {})
             insist(store.acknowledge, number, "loaded", range(SLOTS))
             insist(store.activate, number, number)
-        striking.join()
+        disturbing.join()
 
         state = insist(store.state)
         assert state.bindings == tuple(Binding(each, each) for each in range(number + 1))

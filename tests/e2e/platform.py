@@ -312,7 +312,7 @@ class Stream:
             "space": str(self.story.space),
             "properties": {name: str(kind) for name, kind in self.story.rule.properties.types},
             "fields": list(self.story.rule.fields or ()),
-            "terms": {"ranking": self.story.rule.ranking},
+            "terms": {"ranking": self.story.rule.ranking, "counts": self.story.rule.counts},
             # answers are then a function of the input alone
             "time": {"idle": "10m"},
             "router": {"resources": _RESOURCES},
@@ -372,6 +372,7 @@ class Stream:
         rule = self.story.rule
         options = [option for name, kind in rule.properties.types for option in ("--property", f"{name}:{kind}")]
         options += ["--ranking"] if rule.ranking else []
+        options += ["--term-counts"] if rule.counts else []
         return options + (["--fields", ",".join(rule.fields)] if rule.fields else [])
 
     @contextmanager

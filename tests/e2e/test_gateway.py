@@ -83,7 +83,7 @@ def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor)
         return answer if answer["status"] == 200 else None
 
     def registered() -> list[str]:
-        answer = wait_for("what stands to be listed", listed, 120.0, platform.state)
+        answer = wait_for("registered queries to be listed", listed, 120.0, platform.state)
         return [each["id"] for each in answer["content"]["queries"] if each["id"].startswith(f"{NAMESPACE}.watch.")]
 
     def says() -> dict[str, Any]:
@@ -91,22 +91,22 @@ def _a_query_is_a_resource(platform: Platform, stream: Stream, visitor: Visitor)
         status: dict[str, Any] = body.get("status") or {}
         (condition,) = status.get("conditions") or [{}]
         current = condition.get("observedGeneration") == body["metadata"]["generation"]
-        stands = current and condition.get("status") == "True" and len(status["registrations"]) == 1
-        return status if stands else {}
+        registered = current and condition.get("status") == "True" and len(status["registrations"]) == 1
+        return status if registered else {}
 
     def applied(words: list[str]) -> str:
         spec = {"stream": stream.name, "type": "CRQ", "region": WORLD, "keywords": words}
         about = {"name": "watch", "namespace": NAMESPACE}
         kind = {"apiVersion": "spatialstream.dev/v1alpha1", "kind": "SpatialQuery"}
         stream.kube.apply({**kind, "metadata": about, "spec": spec})
-        status: dict[str, Any] = wait_for("the resource to say that it stands", says, 180.0, platform.state)
+        status: dict[str, Any] = wait_for("the resource to say that it is registered", says, 180.0, platform.state)
         assert registered() == [status["query"]]
         return str(status["query"])
 
     first = applied(["b"])
     query = applied(["a"])
     assert query != first
-    known = wait_for("what stands to be listed", listed, 120.0, platform.state)["content"]["queries"]
+    known = wait_for("registered queries to be listed", listed, 120.0, platform.state)["content"]["queries"]
     assert [each["by"] for each in known if each["id"] == query] == [f"sq/{NAMESPACE}/watch"]
     attempts = count()
     wait_for("objects to be taken", lambda: visitor.send(f"watched{next(attempts)}", 1), 120.0, platform.state)

@@ -84,7 +84,8 @@ PARTS: dict[str, Part] = {
     ),
     "bench-streams": Part(
         targets=("bench",),
-        arguments=f"pipeline actors words limits scale rebalance asked gateway --no-growth {_IN}bench-streams",
+        arguments="pipeline actors words limits scale rebalance asked signatures gateway --no-growth "
+        f"{_IN}bench-streams",
     ),
     "bench-live": Part(targets=("bench",), arguments=f"live {_IN}bench-live"),
     "bench-growth": Part(targets=("bench",), arguments=f"--no-figures {_IN}bench-growth"),

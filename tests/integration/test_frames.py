@@ -108,6 +108,22 @@ def test_rows_of_all_snapshot_types_are_those_of_files(spark: SparkSession) -> N
     assert answered.rows == expected
 
 
+def test_rows_of_a_stream_that_counts_occurrences_are_those_of_files(spark: SparkSession) -> None:
+    said = OBJECTS.assign(text=["flood flood flood in Berlin", "flood warning, warning, warning", "fire"])
+    asked = {"t": 600_000, "at": [13.4, 52.5], "k": 3, "radius": 5e6}
+    queries = [
+        asked | {"id": "a", "type": "SBQ", "words": ["flood", "warning"], "halfLife": "1h"},
+        asked | {"id": "b", "type": "SBQ", "words": ["flood", "warning", "warning"], "between": [-(2**40), 600_000]},
+        asked | {"id": "c", "type": "CBQ", "words": ["flood", "fire fire"], "halfLife": "1h", "t": 0, "duration": "1h"},
+    ]
+    rows = {}
+    for rule in (TermRule(ranking=True), TermRule(ranking=True, counts=True)):
+        rows[rule.counts] = answer(said, queries, spark=spark, slots=2, rule=rule, time_unit="ms").rows
+        assert rows[rule.counts] == spatialstream.brute_force(said.to_dict("records"), queries, rule=rule)
+    scores = {counts: [each["score"] for row in of for each in row["objects"]] for counts, of in rows.items()}
+    assert scores[True] != scores[False]
+
+
 def test_rows_of_a_continuous_ranked_query_are_those_of_files(spark: SparkSession) -> None:
     asked = {"id": "a", "type": "CBQ", "t": 0, "at": [13.4, 52.5], "k": 2, "words": ["flood", "fire"], "radius": 2e7}
     queries, rule = [asked | {"halfLife": "1h", "duration": "1h"}], TermRule(ranking=True)

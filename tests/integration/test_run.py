@@ -48,10 +48,13 @@ def test_small_streams_are_the_oracles(
         folder = Path(name)
         objects, queries = streams.write_stream(folder, stream)
         setup = RunSettings(
-            (objects,), (queries,), folder / "out", slots, leaves, space=stream.space, epoch_records=epoch
+            *((objects,), (queries,), folder / "out", slots, leaves),
+            space=stream.space,
+            epoch_records=epoch,
+            rule=stream.rule,
         )
         summary = run(setup, spark)
-        found = check_files([objects], [queries], folder / "out" / "results", stream.space)
+        found = check_files([objects], [queries], folder / "out" / "results", stream.space, rule=stream.rule)
         assert list(found.lines())[2:] == ["exact"]
         assert summary.complete
         assert sum(summary.results.values()) == sum(found.rows.values())

@@ -103,12 +103,17 @@ def sections(page):
     return dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
 
 
-def options_of(command):
-    """The long options of a command, and of the commands within it."""
+def actions_of(command):
+    """The long options of a command, and of the commands within it, each with its default."""
     for action in command._actions:
-        yield from (option for option in action.option_strings if option[:2] == "--")
+        yield from ((option, action.default) for option in action.option_strings if option[:2] == "--")
         for each in action.choices.values() if isinstance(action.choices, dict) else ():
-            yield from options_of(each)
+            yield from actions_of(each)
+
+
+def number(text):
+    """A number as documents write it."""
+    return float(text.replace(",", ""))
 
 
 def test_every_command_has_a_section_with_its_options():
@@ -119,11 +124,16 @@ def test_every_command_has_a_section_with_its_options():
     for name, command in commands.choices.items():
         # the options of both jobs stand with the router
         text = texts[name] + (texts["router"] if name == "worker" else "")
-        options = set(options_of(command))
+        options = {option for option, _ in actions_of(command)}
         described = set(re.findall(r"--[a-z][a-z-]*", text))
         assert options - described == {"--help"}, name
         mentioned = set(re.findall(r"^\| (`--[^|]*) \|", texts[name], re.MULTILINE))
         assert {option for cell in mentioned for option in re.findall(r"--[a-z][a-z-]*", cell)} <= options, name
+        rows = r"^\| `(--[a-z-]+)(?: [^`]*)?` \|[^\n]*\(default ([\d,]+)[);,]"
+        said = dict(re.findall(rows, texts[name], re.MULTILINE))
+        numbers = {option: default for option, default in actions_of(command) if type(default) in (int, float)}
+        wrong = {option: numbers[option] for option in said.keys() & numbers if number(said[option]) != numbers[option]}
+        assert wrong == {}, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -133,14 +133,14 @@ def _compile_apart(folder: Path, processors: int, report: Report | None) -> None
     with TemporaryDirectory(prefix="aside-", dir=folder) as aside, ThreadPoolExecutor(processors) as pool:
         try:
             groups = [pool.submit(compile_group, group) for group in GROUPS]
-            done, ended = 0, 0
+            compiled, ended = 0, 0
             while ended < len(groups):
                 name = finished.get()
                 ended += name is None
                 if name in MODULES:
-                    done += 1
+                    compiled += 1
                     if report is not None:
-                        report(name, done, len(MODULES))
+                        report(name, compiled, len(MODULES))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:

@@ -52,16 +52,16 @@ async def _operate(config: OperatorConfig, cluster: Cluster, leases: Cluster) ->
             asyncio.get_running_loop().add_signal_handler(each, stop.set)
 
     listen()
-    posts = [
-        KindWatcher(environment, watch, health, each, listen, charge)
+    watchers = [
+        KindWatcher(environment, watch, health, each, listen, resource)
         for each in config.namespaces or (None,)
-        for charge in (STREAMS, QUERIES, AREAS)
+        for resource in (STREAMS, QUERIES, AREAS)
     ]
     try:
         if not await _until(stop, lease.acquire()):
             return 0
         health.ready = True
-        return await _work(posts, lease, stop)
+        return await _work(watchers, lease, stop)
     finally:
         health.ready = False
         await environment.stores.close_all()
@@ -85,19 +85,19 @@ def _gateway(config: OperatorConfig) -> Gateway | None:
     return Gateway(config.gateway_service, config.gateway_token, config.gateway_authority)
 
 
-async def _work(posts: Sequence[KindWatcher], lease: Lease, stop: asyncio.Event) -> int:
+async def _work(watchers: Sequence[KindWatcher], lease: Lease, stop: asyncio.Event) -> int:
     """Reconcile resources while the lease is held; return the exit status."""
-    kept = asyncio.create_task(lease.keep())
+    lease_task = asyncio.create_task(lease.keep())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.to_thread(prepare)
-    working = [asyncio.create_task(post.keep()) for post in posts]
-    done, _ = await asyncio.wait({kept, stopping, *working}, return_when=asyncio.FIRST_COMPLETED)
-    if kept in done:
+    working = [asyncio.create_task(watcher.keep()) for watcher in watchers]
+    finished, _ = await asyncio.wait({lease_task, stopping, *working}, return_when=asyncio.FIRST_COMPLETED)
+    if lease_task in finished:
         _end_at_once()
-    for task in (*working, kept, stopping):
+    for task in (*working, lease_task, stopping):
         task.cancel()
     await asyncio.wait(working)
-    for task in done.intersection(working):
+    for task in finished.intersection(working):
         task.result()  # raises: a watcher only ends by itself because of a bug
     return 0
 

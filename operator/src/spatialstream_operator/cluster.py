@@ -137,12 +137,12 @@ class Cluster:
     async def is_terminating(self, namespace: str) -> bool:
         """Whether a namespace is being deleted or gone; False if the operator may not read namespaces."""
         try:
-            found = await self._ask("GET", _path("Namespace", None, namespace))
+            answer = await self._ask("GET", _path("Namespace", None, namespace))
         except ApiError as error:
             if error.code in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
                 return error.code == HTTPStatus.NOT_FOUND
             raise
-        return bool(found["metadata"].get("deletionTimestamp"))
+        return bool(answer["metadata"].get("deletionTimestamp"))
 
     async def list(
         self,
@@ -238,12 +238,12 @@ class Cluster:
 
     async def _pages(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Object]:
         """The objects of a list, page by page."""
-        rest: str | None = ""
-        while rest is not None:
-            page = await self._ask("GET", path, query={**query, "continue": rest})
+        token: str | None = ""
+        while token is not None:
+            page = await self._ask("GET", path, query={**query, "continue": token})
             for each in page["items"]:
                 yield each
-            rest = page["metadata"].get("continue") or None
+            token = page["metadata"].get("continue") or None
 
     async def _ask(
         self,

@@ -165,6 +165,8 @@ def _identity(spec: StreamSpec) -> list[str]:
     command += ["--polygon-vertices", str(spec.terms.polygon_vertices)]
     if spec.terms.ranking:
         command += ["--ranking"]
+    if spec.terms.counts:
+        command += ["--term-counts"]
     command += [f"--property={declaration}" for declaration in spec.properties.declarations]
     command += [f"--fields={','.join(spec.fields)}"] if spec.fields else []
     if spec.terms.stop_words:

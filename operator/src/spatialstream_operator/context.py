@@ -130,12 +130,12 @@ def _news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
     """The merge patch that makes ``before`` contain ``after``; empty if it does already."""
     news: Object = {}
     for key, value in after.items():
-        known = before.get(key)
+        old = before.get(key)
         if isinstance(value, Mapping):
-            below = _news(known if isinstance(known, Mapping) else {}, value)
-            if below or not isinstance(known, Mapping):
+            below = _news(old if isinstance(old, Mapping) else {}, value)
+            if below or not isinstance(old, Mapping):
                 news[key] = below
-        elif known != value:
+        elif old != value:
             news[key] = value
     return news
 

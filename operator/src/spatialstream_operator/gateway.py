@@ -52,12 +52,12 @@ class Gateway:
     async def find(self, stream: str, query: str) -> dict[str, Any] | None:
         """A registered query (``query``) and its result rows so far (``so_far``); None if it is not registered."""
         try:
-            found = await self._ask("GET", _path(stream, query))
+            answer = await self._ask("GET", _path(stream, query))
         except Refusal as refusal:
             if refusal.status != 404:
                 raise
             return None
-        return found
+        return answer
 
     async def clock(self, stream: str) -> int | None:
         """The stream's clock, in ms; None if it has not started."""
@@ -66,12 +66,12 @@ class Gateway:
 
     async def register(self, stream: str, record: dict[str, Any]) -> bool:
         """Register a query; True if the stream has processed the registration, False if that is still pending."""
-        return bool((await self._ask("POST", f"{_path(stream)}/queries?timeout={_WAIT}", record))["taken_in"])
+        return bool((await self._ask("POST", f"{_path(stream)}/queries?timeout={_WAIT}", record))["processed"])
 
     async def cancel(self, stream: str, query: str) -> bool:
         """Cancel a query; True if it is no longer registered, False if that is still pending."""
         try:
-            return bool((await self._ask("DELETE", f"{_path(stream, query)}?timeout={_WAIT}"))["taken_in"])
+            return bool((await self._ask("DELETE", f"{_path(stream, query)}?timeout={_WAIT}"))["processed"])
         except Refusal as refusal:
             if refusal.status != 404:
                 raise

@@ -78,13 +78,13 @@ class Handlers:
     Attributes:
         environment: shared clients and settings.
         watch: records what the watch delivers.
-        charge: the kind of resource.
+        resource: the kind of resource.
         controllers: the loops of the resources that are looked after, by uid.
     """
 
     environment: Environment
     watch: Watch
-    charge: ResourceKind = STREAMS
+    resource: ResourceKind = STREAMS
     controllers: dict[str, Loop] = field(default_factory=dict, init=False)
     _wishes: dict[str, Any] = field(default_factory=dict)
     _stuck: dict[str, str] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Handlers:
     def registry(self) -> kopf.OperatorRegistry:
         """The handlers as a Kopf registry."""
         registry = kopf.OperatorRegistry()
-        resource = GROUP, VERSION, self.charge.plural
+        resource = GROUP, VERSION, self.resource.plural
         kopf.on.login(registry=registry)(_log_in)
         kopf.on.event(*resource, registry=registry)(self.seen)
         daemon: Any = self.look_after
@@ -115,7 +115,7 @@ class Handlers:
 
     async def look_after(self, stopped: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
         """Run the controller of a resource until it is stopped."""
-        controller = self.charge.controller(self.environment, namespace, name)
+        controller = self.resource.controller(self.environment, namespace, name)
         self.controllers[uid] = controller
         running = asyncio.create_task(controller.run())
         stopping = asyncio.ensure_future(stopped.wait())
@@ -140,7 +140,7 @@ class Handlers:
         custom resource definition is being deleted; then all resources are being deleted too, and their finalizers
         block the definition.
         """
-        for record in await self.environment.cluster.list(self.charge.kind, namespace):
+        for record in await self.environment.cluster.list(self.resource.kind, namespace):
             self.watch.show(record)
             if FINALIZER in record["metadata"].get("finalizers", []) and "deletionTimestamp" in record["metadata"]:
                 with suppress(kopf.TemporaryError):
@@ -150,14 +150,14 @@ class Handlers:
     async def _remove(self, metadata: Mapping[str, Any]) -> None:
         uid, problem = metadata["uid"], ""
         try:
-            record = await self.environment.cluster.get(self.charge.kind, metadata["name"], metadata["namespace"])
-            done = record is None or await self.charge.remove(self.environment, record)
+            record = await self.environment.cluster.get(self.resource.kind, metadata["name"], metadata["namespace"])
+            removed = record is None or await self.resource.remove(self.environment, record)
         except ClusterError as error:
-            done, problem = False, str(error)
+            removed, problem = False, str(error)
         if problem and problem != self._stuck.get(uid):
             _log.warning("%s/%s: removal is blocked: %s", metadata["namespace"], metadata["name"], problem)
         self._stuck[uid] = problem
-        if not done:
+        if not removed:
             raise kopf.TemporaryError(problem or "its external state is being removed", _REMOVE_EVERY)
         del self._stuck[uid]
 
@@ -169,21 +169,21 @@ def _log_in(**given: Any) -> Any:
 
 def settings() -> kopf.OperatorSettings:
     """Kopf's settings; its only visible traces on resources are the finalizer and one annotation."""
-    made = kopf.OperatorSettings()
+    kopf_settings = kopf.OperatorSettings()
     # the resource is known; and with scanning Kopf would stop serving a kind whose definition is being deleted
-    made.scanning.disabled = True
-    made.process.ultimate_exiting_timeout = (
+    kopf_settings.scanning.disabled = True
+    kopf_settings.process.ultimate_exiting_timeout = (
         None  # otherwise it would kill the process, which other instances of Kopf share
     )
-    made.persistence.finalizer = FINALIZER
-    made.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
+    kopf_settings.persistence.finalizer = FINALIZER
+    kopf_settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
     # no handler needs the difference between specs, and one with a polygon has no room in an annotation (256 KiB)
-    made.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+    kopf_settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
         prefix=GROUP, key="seen", ignored_fields=["spec"]
     )
-    made.posting.enabled = False
-    made.watching.server_timeout = 300
-    made.watching.client_timeout = 330
-    made.watching.connect_timeout = 30
-    made.networking.request_timeout = 60
-    return made
+    kopf_settings.posting.enabled = False
+    kopf_settings.watching.server_timeout = 300
+    kopf_settings.watching.client_timeout = 330
+    kopf_settings.watching.connect_timeout = 30
+    kopf_settings.networking.request_timeout = 60
+    return kopf_settings

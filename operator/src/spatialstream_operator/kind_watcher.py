@@ -50,7 +50,7 @@ class KindWatcher:
         health: records when the resources have been listed.
         namespace: the namespace; None: the whole cluster.
         spawned: called after Kopf has been started, because Kopf installs its own signal handlers.
-        charge: the kind of resource.
+        resource: the kind of resource.
     """
 
     environment: Environment
@@ -58,7 +58,7 @@ class KindWatcher:
     health: Health
     namespace: str | None
     spawned: Callable[[], None]
-    charge: ResourceKind = STREAMS
+    resource: ResourceKind = STREAMS
     _kopf: asyncio.Task[None] | None = None
     _begun: float = 0.0
     _pause: float = _FIRST_PAUSE
@@ -84,7 +84,7 @@ class KindWatcher:
         bodies: list[Object] = []
         problem = ""
         try:
-            bodies = await environment.cluster.list(self.charge.kind, self.namespace)
+            bodies = await environment.cluster.list(self.resource.kind, self.namespace)
         except ClusterError as error:
             problem = str(error)
             if error.code not in _REFUSALS:
@@ -95,7 +95,7 @@ class KindWatcher:
             await self._leave()
         else:
             self._left = False
-            environment.metrics.served.labels(self.namespace or "*", self.charge.kind).set(1)
+            environment.metrics.served.labels(self.namespace or "*", self.resource.kind).set(1)
         self.watch.list(bodies, now, self._place)
         self.health.checked(self._place)
         environment.metrics.watch_lag.set(self.watch.lag(time.monotonic()))
@@ -104,14 +104,14 @@ class KindWatcher:
     def _say(self, problem: str) -> None:
         """Log the reason why listing fails when it begins, changes or ends, not each time."""
         if problem and problem != self._unlisted:
-            _log.warning("%s: %s cannot be listed: %s", self._where, self.charge.plural, problem)
+            _log.warning("%s: %s cannot be listed: %s", self._where, self.resource.plural, problem)
         if self._unlisted and not problem:
-            _log.info("%s: %s can be listed again", self._where, self.charge.plural)
+            _log.info("%s: %s can be listed again", self._where, self.resource.plural)
         self._unlisted = problem
 
     @property
     def _place(self) -> tuple[str, str | None]:
-        return self.charge.kind, self.namespace
+        return self.resource.kind, self.namespace
 
     @property
     def _where(self) -> str:
@@ -123,8 +123,8 @@ class KindWatcher:
             return
         self._left = True
         await self._end()
-        await self.charge.leave(self.environment, self.namespace)
-        self.environment.metrics.served.labels(self.namespace or "*", self.charge.kind).set(0)
+        await self.resource.leave(self.environment, self.namespace)
+        self.environment.metrics.served.labels(self.namespace or "*", self.resource.kind).set(0)
 
     # -------------------------------------------------------------------------------------------------------- its Kopf
 
@@ -133,7 +133,7 @@ class KindWatcher:
         now = time.monotonic()
         lag = self.watch.lag(now, self._place)
         if self._kopf is not None and min(lag, now - self._begun) > DEAD:
-            where, what = self._where, self.charge.plural
+            where, what = self._where, self.resource.plural
             _log.warning(
                 "%s: the watch has been missing listed changes for %.0f s: restarting the watch of %s", where, lag, what
             )
@@ -142,7 +142,7 @@ class KindWatcher:
     def _begin(self) -> None:
         if self._kopf is None:
             self._begun = time.monotonic()
-            self._kopf = asyncio.create_task(self._run(), name=f"kopf of {self.charge.plural} of {self._where}")
+            self._kopf = asyncio.create_task(self._run(), name=f"kopf of {self.resource.plural} of {self._where}")
 
     async def _wait(self) -> None:
         """Wait until the next list is due, or until Kopf ends, so that it is restarted."""
@@ -157,7 +157,7 @@ class KindWatcher:
             why, self._kopf = _cause(self._kopf), None
             if why != self._ended:
                 self._ended = why
-                where, what = self._where, self.charge.plural
+                where, what = self._where, self.resource.plural
                 _log.warning("%s: the watch of %s has ended, restarting it: %s", where, what, why)
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -176,8 +176,8 @@ class KindWatcher:
         those of other watchers. Kopf discovers resources only once; if its kind were not served then, it would watch
         nothing, forever and without an error. So this waits until the kind is served.
         """
-        handlers = Handlers(self.environment, self.watch, self.charge)
-        while "patch" not in (verbs := await self.environment.cluster.verbs(self.charge.kind)):
+        handlers = Handlers(self.environment, self.watch, self.resource)
+        while "patch" not in (verbs := await self.environment.cluster.verbs(self.resource.kind)):
             if verbs:
                 await handlers.remove_without_kopf(self.namespace)
             await asyncio.sleep(_UNSERVED_PAUSE)
@@ -190,13 +190,13 @@ class KindWatcher:
         )
         self.spawned()
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
+        for task in finished:
             task.result()
 
 

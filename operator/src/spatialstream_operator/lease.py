@@ -115,15 +115,15 @@ class Lease:
         try:
             lease = await self._read()
             if lease is None:
-                taken = await self._cluster.create(self._record(None))
+                acquired = await self._cluster.create(self._record(None))
             elif not self._is_free(lease):
                 return str(lease["spec"]["holderIdentity"])
             else:
-                taken = await self._cluster.replace(self._record(lease))
+                acquired = await self._cluster.replace(self._record(lease))
         except Exception as error:  # noqa: BLE001 (any failure of the API is a failed attempt)
             _log.warning("cannot read or renew the lease: %s", error)
             return ""
-        if not taken:
+        if not acquired:
             return ""
         self._renewed = began
         return self._holder

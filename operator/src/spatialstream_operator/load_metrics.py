@@ -69,7 +69,7 @@ async def read_load_metrics(
     worker = f'namespace="{names.namespace}",pod="{names.worker}"'
     router = f'namespace="{names.namespace}",pod="{names.router}"'
     try:
-        known = await prometheus.query(f'{{__name__=~"{"|".join(_SERIES)}",{worker}}}')
+        series = await prometheus.query(f'{{__name__=~"{"|".join(_SERIES)}",{worker}}}')
         at = await prometheus.value(f"timestamp(spatialstream_imbalance_ratio{{{worker}}})")
         arrivals = await prometheus.value(f"sum(rate(spatialstream_slot_objects_total{{{worker}}}[{_WINDOW}]))")
         busy = await prometheus.value(f"sum(rate(spatialstream_slot_busy_seconds_total{{{worker}}}[{_WINDOW}]))")
@@ -90,8 +90,8 @@ async def read_load_metrics(
             await prometheus.value(f"sum(increase(spatialstream_worker_rejected_total{{{worker}}}[{_WINDOW}]))"),
         )
         worked = busy if tasks is None else tasks  # workers of older images have no task metric
-        found = _load_metrics(now, known, at, arrivals, worked, delay, leaves, lag, inflows)
-        return replace(found, router=await _router(prometheus, router)) if executors else found
+        metrics = _load_metrics(now, series, at, arrivals, worked, delay, leaves, lag, inflows)
+        return replace(metrics, router=await _router(prometheus, router)) if executors else metrics
     except Unavailable as error:
         return LoadMetrics(now, problem=str(error))
     except (KeyError, ValueError, OverflowError) as error:  # series with these names that are not the jobs'

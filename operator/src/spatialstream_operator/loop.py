@@ -73,12 +73,12 @@ class Loop(ABC):
 
     def _log(self, error: Exception) -> None:
         """Log an expected error on one line, a bug with its traceback; repeated errors only once."""
-        what = f"{self._namespace}/{self._name}: {type(error).__name__}: {error}"
-        if what == self._said:
+        message = f"{self._namespace}/{self._name}: {type(error).__name__}: {error}"
+        if message == self._said:
             return
-        self._said = what
+        self._said = message
         expected = isinstance(error, ClusterError | SpatialStreamError | OSError)
-        _log.log(logging.WARNING if expected else logging.ERROR, what, exc_info=None if expected else error)
+        _log.log(logging.WARNING if expected else logging.ERROR, message, exc_info=None if expected else error)
 
     async def _wait(self, seconds: float) -> None:
         try:

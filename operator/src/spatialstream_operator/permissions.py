@@ -224,7 +224,7 @@ def _repository(image: str) -> str:
 
 
 def _option(path: str, name: str, value: str) -> Iterator[Refusal]:
-    # Spark's own pages show and end what runs, to whoever reaches them
+    # Spark's own pages show and end what runs, for anyone who can reach them
     if name.startswith("spark.ui.") or not _PLAIN.fullmatch(value):
         problem = "may name code or a file that Spark loads; numbers, sizes, times, true and false cannot"
         if name.startswith("spark.ui."):

@@ -117,19 +117,19 @@ class _Query(StreamResource):
 
     async def _register(self, gateway: Gateway, uid: str) -> Verdict:
         """Make sure that the query is registered; return the condition."""
-        wish, known = self.wish, self.current
+        wish, previous = self.wish, self.current
         registered = await gateway.find(self.served, wish.id)
         if registered is None:
             clock = await gateway.clock(self.served)
             clock = self.environment.now() if clock is None else clock
             same = records.text(self.status, "streamUid") == uid
-            wanted = next_registration(wish, known, clock, same)
-            if wanted is None:
+            registration = next_registration(wish, previous, clock, same)
+            if registration is None:
                 return Verdict("False", "Ended", f"The query has expired; it was registered as {wish.id}.")
-            await self.keep(wish.id, wanted, streamUid=uid)  # stored before it is sent
-            if waits := await self._send(gateway, wanted, again=wanted is known):
+            await self.keep(wish.id, registration, streamUid=uid)  # stored before it is sent
+            if waits := await self._send(gateway, registration, again=registration is previous):
                 return Verdict("False", "Waiting", waits)
-            registered = {"query": {"t": wanted.t}, "so_far": {"rows": None, "last_row": None}}
+            registered = {"query": {"t": registration.t}, "so_far": {"rows": None, "last_row": None}}
         self.found = registered
         await self.keep(wish.id, Registration(wish.id, int(registered["query"]["t"]), confirmed=True), streamUid=uid)
         return Verdict("True", "Registered", f"The query is registered as {wish.id}.")

@@ -170,6 +170,7 @@ class Terms:
         query_words: words that a query may have in all.
         polygon_vertices: vertices that a polygon may have in all its rings.
         ranking: whether words are counted, so that queries may rank by them.
+        counts: whether it is counted how often a text has each word, by which ranked queries weigh it.
     """
 
     stop_words: tuple[str, ...]
@@ -177,6 +178,7 @@ class Terms:
     query_words: int
     polygon_vertices: int
     ranking: bool
+    counts: bool
 
     @classmethod
     def parse(cls, fields: Fields) -> Terms:
@@ -185,12 +187,16 @@ class Terms:
         for number, word in enumerate(words):
             if not isinstance(word, str):
                 raise SettingError(f"{fields.at('stopWords')}[{number}]", f"{word!r} is not a string")
+        ranking, counts = fields.flag("ranking", False), fields.flag("counts", False)
+        if counts and not ranking:
+            raise SettingError(fields.at("counts"), f"needs {fields.at('ranking')}; set that to true, too")
         return cls(
             tuple(words),
             fields.whole("minLength", 1, 1),
             fields.whole("queryWords", QUERY_WORDS, 1),
             fields.whole("polygonVertices", POLYGON_VERTICES, 3),
-            fields.flag("ranking", False),
+            ranking,
+            counts,
         )
 
 
@@ -289,12 +295,12 @@ class Container:
         Raises:
             SettingError: Java would leave no memory to Python.
         """
-        given = fields.part("resources") if fields.has("resources") else Fields(_RESOURCES, fields.at("resources"))
-        requests, limits = (_amounts(given.part(name)) for name in ("requests", "limits"))
+        resources = fields.part("resources") if fields.has("resources") else Fields(_RESOURCES, fields.at("resources"))
+        requests, limits = (_amounts(resources.part(name)) for name in ("requests", "limits"))
         if "memory" not in requests | limits:
             limits["memory"] = _MEMORY
         text, place = (limits, "limits") if "memory" in limits else (requests, "requests")
-        memory = parse_quantity(text["memory"], f"{given.at(place)}.memory") // MEBIBYTE
+        memory = parse_quantity(text["memory"], f"{resources.at(place)}.memory") // MEBIBYTE
         heap = min(max(memory // 2, _LEAST_HEAP), _LARGEST_HEAP)
         if fields.has("jvmHeap"):
             heap = parse_heap(fields.text("jvmHeap"), fields.at("jvmHeap"))

@@ -38,17 +38,17 @@ class Watch:
             now: the time.
             place: their kind and namespace, if there are several lists.
         """
-        known = self._missing.get(place, {})
-        missing: dict[str, tuple[str, float]] = {}
+        previous = self._missing.get(place, {})
+        absences: dict[str, tuple[str, float]] = {}
         for body in bodies:
             uid, version = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
             shown = self._shown.get(uid)
             if shown == version:
                 continue
-            last, since = known.get(uid, (shown or "", now))
+            last, since = previous.get(uid, (shown or "", now))
             # a new delivery restarts the time: for an object that changes all the time the watch is always behind
-            missing[uid] = (last, since) if last == (shown or "") else (shown or "", now)
-        self._missing[place] = missing
+            absences[uid] = (last, since) if last == (shown or "") else (shown or "", now)
+        self._missing[place] = absences
 
     def lag(self, now: float, *places: Hashable) -> float:
         """For how many seconds the watch has been missing a listed change; 0 if it misses none.

@@ -255,17 +255,25 @@ def covers(system: System, queries: QueryBatch, row: npt.NDArray[Any], leaf: npt
     return result
 
 
+def leaves_reached(
+    system: System, queries: QueryBatch, rows: list[Block]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Leaves that SKQs reach, as (query, leaf): the nearest one, and those as near as what the first phase found."""
+    index = system.version.index
+    nearest = index.nearest_leaves(queries.at)
+    row, leaf = index.route_regions(Regions.of(circles(queries, rows)))
+    pairs = np.unique(np.concatenate([row.astype(np.int64) * len(index.leaves) + leaf,
+                                      np.arange(len(queries)) * len(index.leaves) + nearest]))  # fmt: skip
+    row, leaf = np.divmod(pairs, len(index.leaves))
+    return row, leaf
+
+
 def _leaves(system: System, queries: QueryBatch, rows: list[Block]) -> Counts:
     """Leaves that the queries reach, and what they hold."""
-    index = system.version.index
     if queries[0].type == "SKQ":
-        nearest = index.nearest_leaves(queries.at)
-        row, leaf = index.route_regions(_circles(queries, rows))
-        pairs = np.unique(np.concatenate([row.astype(np.int64) * len(index.leaves) + leaf,
-                                          np.arange(len(queries)) * len(index.leaves) + nearest]))  # fmt: skip
-        row, leaf = np.divmod(pairs, len(index.leaves))
+        row, leaf = leaves_reached(system, queries, rows)
     else:
-        row, leaf = index.route_regions(queries.regions)
+        row, leaf = system.version.index.route_regions(queries.regions)
     kept = covers(system, queries, row, leaf)
     held = np.where(kept, system.held[leaf], 0)
     by_slot = np.bincount(system.version.mapping[leaf], held)
@@ -299,7 +307,7 @@ def routed(system: System, queries: QueryBatch) -> Counts:
     }
 
 
-def _circles(queries: QueryBatch, rows: list[Block]) -> Regions:
+def circles(queries: QueryBatch, rows: list[Block]) -> list[Circle | None]:
     """What SKQs ask for in the second phase: to the k-th object of the first, everywhere if there are fewer."""
     nearest: dict[int, list[float]] = {}
     for _, kind, content in rows:
@@ -307,12 +315,12 @@ def _circles(queries: QueryBatch, rows: list[Block]) -> Regions:
             pairs = zip(content.column("number").to_pylist(), content.column("distance").to_pylist(), strict=True)
             for number, distance in pairs:
                 nearest.setdefault(number, []).append(distance)
-    regions = []
+    regions = list[Circle | None]()
     for i in range(len(queries)):
         found, k = sorted(nearest.get(i, ())), int(queries.k[i])
         x, y = queries.at[i].tolist()
         regions.append(Circle(x, y, found[k - 1]) if len(found) >= k else None)
-    return Regions.of(regions)
+    return regions
 
 
 def digest(queries: QueryBatch, rows: list[Block]) -> float:

@@ -70,7 +70,7 @@ was built.
 *Methods.* All global indexes use the product's slot indexes, as all methods share the same ones in the paper. QT-tree,
 Quadtree and Text are Algorithm 1 with both kinds of split, with spatial splits only, and with textual splits only. Of
 the other papers' indexes, Tornado's A-Grid is compared in [Which index?](which-index.md) with figures of its own paper,
-and PS2Stream's (kd^t) is not built yet. There are 8 slots, θ is 64, unless varied.
+PS2Stream's kd^t-tree [below](#ps2stream-s-figures). There are 8 slots, θ is 64, unless varied.
 
 *Data.* TW: objects around real cities by population, with 5 to 15 words by Zipf's law; 60 % of the words belong to the
 object's topic. Uni and Gau: the same words at other places. Queries are drawn from objects: 1 keyword, 0.01 % of the
@@ -108,6 +108,9 @@ _COLUMNS = ("slots", "objects", "candidates", "results")
 DKM, PASTRI = (Path(__file__).with_name(name) for name in ("dkm.md", "pastri.md"))
 """What is said of the figures of other papers, which :mod:`.dkm` and :mod:`.pastri` measure; written by hand."""
 
+PS2STREAM = Path(__file__).with_name("ps2stream.md")
+"""Likewise of :mod:`.ps2stream`."""
+
 
 def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
     """The page."""
@@ -130,7 +133,7 @@ def page(judged: Sequence[Judged], scale: float, seeds: int) -> str:
             continue
         parts.append(_section(each, _TITLES.get(name, f"Figure {name}")))
         parts[-1] += _CONCLUSIONS[name](each) if name in _CONCLUSIONS else ""
-    return "\n".join(parts) + DKM.read_text() + PASTRI.read_text()
+    return "\n".join(parts) + DKM.read_text() + PASTRI.read_text() + PS2STREAM.read_text()
 
 
 TABLES = {"text": text.section}

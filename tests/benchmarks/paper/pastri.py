@@ -287,14 +287,10 @@ def table(panel: str, found: Mapping[str, Mapping[float, Counts]]) -> str:
 
 def verdict(panel: str, found: Mapping[str, Mapping[float, Counts]]) -> str:
     """Whether a panel agrees, by its measure, and by what is counted where that is there."""
-    said = [f"{panel}: {_told(judged(panel, found))}"]
+    said = [f"{panel}: {verdicts.in_words(judged(panel, found))}"]
     if CLAIMS[panel][0] == "ms":
-        said.append(f"by objects looked at: {_told(judged(panel, found, 'looked'))}")
+        said.append(f"by objects looked at: {verdicts.in_words(judged(panel, found, 'looked'))}")
     return "; ".join(said)
-
-
-def _told(said: Sequence[str]) -> str:
-    return f"disagrees ({', '.join(said)})" if said else "agrees"
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ A figure agrees if all its panels do. What the paper does not say is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
@@ -259,3 +259,8 @@ def summary(findings: Iterable[Finding], causes: Iterable[str]) -> str:
             said[key].append(finding.text)
     parts = [each[0] + (f", and in {len(each) - 1} more points" if len(each) > 1 else "") for each in said.values()]
     return "; ".join(parts)
+
+
+def in_words(findings: Sequence[str]) -> str:
+    """A verdict in a few words, with all that disagrees."""
+    return f"disagrees ({', '.join(findings)})" if findings else "agrees"

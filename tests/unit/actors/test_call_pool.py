@@ -259,7 +259,7 @@ def test_one_that_was_there_and_is_another_now() -> None:
     first, asking = Endpoint(), CallPool("name", client_of, idle=0.2)
     assert once(asking, first.address, "asking", b"ab", 60.0) == b"ba"
     with ThreadPoolExecutor(1) as pool:
-        gone = pool.submit(first.shutdown)  # waits for the call that stands, and takes no other
+        gone = pool.submit(first.shutdown)  # waits for the open call, and takes no other
         until(lambda: not asking.unused, within=60.0)  # which ends when nobody has used it for a while
         gone.result(60.0)
     with pytest.raises(ActorLost, match="does not answer"):

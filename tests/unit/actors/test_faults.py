@@ -131,7 +131,7 @@ def test_an_actor_that_stands_still_is_lost_and_ends_when_it_goes_on(tmp_path: P
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(ActorLost):
             turn.result()
-        assert turns.works()  # while it still stands
+        assert turns.works()  # while it is stopped
         (tmp_path / "go").touch()  # so it would have an answer at once
         os.kill(pid, signal.SIGCONT)
         until(lambda: [process.exitcode for process in launcher.ended if process.pid == pid] == [3])

@@ -131,7 +131,7 @@ def test_items_would_move_where_work_is_uneven_which_is_looked_at_now_and_then(
         assert not engine.would_move
         heavy, light = ({item for item in ALL if before[item] == home} for home in sorted(set(before[:-1])))
         work = dict.fromkeys(heavy, 10.0) | dict.fromkeys(light, 0.1)
-        monkeypatch.setattr(engine.load, "look", lambda actors: engine.load.lately.update(work))
+        monkeypatch.setattr(engine.load, "update", lambda actors: engine.load.lately.update(work))
         assert not engine.would_move, "it was looked at just now"
         until(lambda: engine.would_move)
         assert not engine.unsettled, "that alone is no reason for a checkpoint"
@@ -146,9 +146,9 @@ def test_work_counts_where_it_was_done_and_later_work_counts_more() -> None:
         return SimpleNamespace(name=name, worked={int(item[1:]): seconds for item, seconds in worked.items()})
 
     load = Load()
-    assert load.look([actor("a", _0=2.0), actor("b", _1=1.0)]) == {0: 2.0, 1: 1.0}
-    assert load.look([actor("a", _0=2.5), actor("b", _1=1.0)]) == {0: 0.5, 1: 0.0}
+    assert load.update([actor("a", _0=2.0), actor("b", _1=1.0)]) == {0: 2.0, 1: 1.0}
+    assert load.update([actor("a", _0=2.5), actor("b", _1=1.0)]) == {0: 0.5, 1: 0.0}
     assert load.lately == {0: 1.5, 1: 0.5}
     # 0 is now of b, and a has gone with what it had counted
-    assert load.look([actor("b", _1=1.0, _0=3.0)]) == {0: 3.0, 1: 0.0}
+    assert load.update([actor("b", _1=1.0, _0=3.0)]) == {0: 3.0, 1: 0.0}
     assert load.lately == {0: 3.75, 1: 0.25}

@@ -660,7 +660,7 @@ def test_a_stream_takes_the_times_that_its_router_has_told(
             away.setattr(ends.store, "load_statistics", nobody)
             assert stream.limits() == limits
             router.keep_limits(quiet, ends.store, StreamSettings("s"))  # no start fails for it
-        assert "gateways are not told which times are taken" in capsys.readouterr().err
+        assert "gateways cannot know which times the stream accepts" in capsys.readouterr().err
         save_limits(ends.store, TimeLimits(ahead=5))
         assert stream.limits() == TimeLimits(ahead=5)
 

@@ -26,7 +26,7 @@ class Case:
 
 
 def count_of(objects, continuous=None, arrivals=None, span: float = 1000.0) -> LeafCounts:
-    """Counts; arrivals are the objects and nothing stands, unless given."""
+    """Counts; arrivals are the objects and no query is registered, unless given."""
     columns = [np.array(each, np.float64) for each in (objects, arrivals or objects, continuous or [0] * len(objects))]
     return LeafCounts(*columns, span)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.balance.attribution import OBJECT, Spent, Tally, UnitTimes, object_seconds, spread
+from spatialstream.balance.attribution import OBJECT, Spent, UnitTimes, WorkTotals, object_seconds, spread
 
 SECONDS = st.floats(0.0, 1e6).filter(lambda value: value == 0.0 or value > 1e-9)
 COUNTS = st.integers(0, 10**9)
@@ -58,12 +58,12 @@ def test_parts_that_a_record_has_not_are_no_time():
 
 
 def test_what_each_object_match_and_query_took():
-    tally = Tally()
-    assert tally.times == UnitTimes()
-    tally.add(Tally(Spent(match=1.0, results=0.5, objects=2.0, queries=3.0), 100, 800, 20, 6))
-    tally.add(Tally(Spent(match=1.0, results=0.5, objects=2.0, queries=3.0), 100, 800, 20, 6))
+    totals = WorkTotals()
+    assert totals.times == UnitTimes()
+    totals.add(WorkTotals(Spent(match=1.0, results=0.5, objects=2.0, queries=3.0), 100, 800, 20, 6))
+    totals.add(WorkTotals(Spent(match=1.0, results=0.5, objects=2.0, queries=3.0), 100, 800, 20, 6))
 
-    times = tally.times  # an object is as much work to match as 8 candidates, so it took half of that time
+    times = totals.times  # an object is as much work to match as 8 candidates, so it took half of that time
 
     assert times == UnitTimes(object=(4.0 + 1.0) / 200, match=(1.0 + 1.0) / 40, ask=0.5)
     parts = 200 * times.object + 40 * times.match + 12 * times.ask

@@ -17,6 +17,8 @@ from spatialstream.balance.proposal import propose
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.grid.grid import build_grid
+from spatialstream.index.kd_t.frequencies import Frequencies
+from spatialstream.index.kd_t.kd_t import KdT
 from spatialstream.index.kinds import AUTO
 from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion
@@ -285,6 +287,48 @@ def test_without_a_sample_an_a_grid_is_reallocated_alone():
     for strategy in ("SM", "SH"):
         with pytest.raises(SettingError, match=f"strategy: {strategy} needs sampled objects"):
             propose(*case, LAX, strategy)
+
+
+def hot_kd_t():
+    """Two stripes on a slot each, of which the west one has nearly all; with a sample."""
+    rng = np.random.default_rng(5)
+    places = np.concatenate([rng.uniform((0, 0), (2, 4), (1_900, 2)), rng.uniform((2, 0), (4, 4), (100, 2))])
+    found = ObjectBatch.of([obj(f"o{i}", x, y, "ab"[i % 2], t=i) for i, (x, y) in enumerate(places.tolist())])
+    asked = [
+        replace(query("CRQ", Box(x, y, min(x + 0.1, 4.0), min(y + 0.1, 4.0)), "ab"[i % 2]), id=f"{i}")
+        for i, (x, y) in enumerate(places[::40].tolist())
+    ]
+    sample = Sample.of(PLANE, found, QueryBatch.of(asked), 1000.0)
+    stripes = AGrid(PLANE, np.array([[0, 0, 512, 1024], [512, 0, 1024, 1024]], np.int32), np.zeros(2), np.zeros(2))
+    table = np.array([0, 1, 2], np.int32), np.zeros(3, np.int64), np.empty(0, np.uint64), np.empty(0, np.int32)
+    index = KdT(stripes, *table, Frequencies.of(found.terms), np.zeros(2), np.zeros(2))
+    held = np.bincount(index.route_objects(found), minlength=2).tolist()
+    return RoutingVersion(3, index, np.arange(2, dtype=np.int32), 2), count_of(held, [40.0, 2.0]), sample
+
+
+def test_cells_of_a_kd_t_migrate_where_pm_and_fm_do_nothing():
+    version, counts, sample = hot_kd_t()
+
+    found = propose(version, counts, sample.statistics(), LAX, sample=sample)
+
+    assert found.strategy == "CM"
+    assert found.balanced
+    assert found.imbalance_before > 10
+    assert found.changes_index
+    assert found.version.index.route_objects(sample.objects).max() >= 2
+    assert found.queries_moved > 0
+    np.testing.assert_allclose(np.bincount(found.origins.source, found.origins.objects), 1.0)
+    assert f"{found.changes.text}: 2 -> {len(found.loads_after)} leaves" in explanation(found)
+
+
+def test_without_a_sample_no_cells_migrate():
+    version, counts, sample = hot_kd_t()
+
+    assert propose(version, counts, sample.statistics(), LAX) is None
+    with pytest.raises(SettingError, match="strategy: CM needs sampled objects"):
+        propose(version, counts, sample.statistics(), LAX, "CM")
+    with pytest.raises(SettingError, match="'SM' is not one of kind kd-t: auto, PM, FM, CM, rebuild"):
+        propose(version, counts, sample.statistics(), LAX, "SM", sample=sample)
 
 
 def test_an_a_grid_refuses_fg_and_lists_its_own():

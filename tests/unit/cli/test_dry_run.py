@@ -53,7 +53,7 @@ def test_one_time_in_another_unit_than_that_of_times_is_refused(
     given: str, unit: str, stops: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--objects", str(stops), "--dry-run", *COLUMNS[:2], "--at", given, "--time-unit", unit]) == 2
-    assert f"at: {given} is none of this age in {unit}, the unit of times" in capsys.readouterr().err
+    assert f"at: {given} is no recent time in {unit}, the unit of times" in capsys.readouterr().err
 
 
 def test_a_missing_column_is_told_with_a_command_that_helps(stops: Path, capsys: pytest.CaptureFixture[str]) -> None:

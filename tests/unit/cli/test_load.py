@@ -10,7 +10,7 @@ import pytest
 
 import spatialstream.client
 from spatialstream.cli import live, load, main
-from spatialstream.client import Latencies, before
+from spatialstream.client import Latencies, topic_ends
 from spatialstream.model.errors import Unavailable
 from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.queries import QueryBatch
@@ -44,8 +44,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     topic = Topic()
     monkeypatch.setattr(live, "connection", lambda options: topic)
     monkeypatch.setattr(spatialstream.client, "Watch", Watched, raising=False)
-    monkeypatch.setattr(before, "reached", lambda connection, stream: None)
-    monkeypatch.setattr(before, "latest_objects", lambda connection, stream, space: ObjectBatch.of([]))
+    monkeypatch.setattr(topic_ends, "reached", lambda connection, stream: None)
+    monkeypatch.setattr(topic_ends, "latest_objects", lambda connection, stream, space: ObjectBatch.of([]))
     return topic
 
 
@@ -117,15 +117,16 @@ def test_history_sent_into_a_live_stream_is_told(
     words = ["load", "--stream", "s", "--objects", objects, "--queries", written(tmp_path / "q.jsonl", CRQ)]
     assert main([*words, "--json", str(tmp_path / "report")]) == 0
     assert "late" not in capsys.readouterr().out
-    monkeypatch.setattr(before, "reached", lambda connection, stream: OBJECT["t"])
+    monkeypatch.setattr(topic_ends, "reached", lambda connection, stream: OBJECT["t"])
     assert main([*words, "--json", str(tmp_path / "report")]) == 0
     assert "late      1 objects and 1 queries: the stream's clock was at 2026-11-28T" in capsys.readouterr().out
-    assert json.loads((tmp_path / "report").read_text())["late"] == {"objects": 1, "queries": 1, "upto": OBJECT["t"]}
+    late = json.loads((tmp_path / "report").read_text())["late"]
+    assert late == {"objects": 1, "queries": 1, "watermark": OBJECT["t"]}
 
     def away(connection: Any, stream: str) -> int:
         raise Unavailable("nobody may read")
 
-    monkeypatch.setattr(before, "reached", away)
+    monkeypatch.setattr(topic_ends, "reached", away)
     assert main(words) == 0
     assert "late records cannot be counted: nobody may read" in capsys.readouterr().err
 
@@ -141,7 +142,7 @@ def test_exchanged_coordinates_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = [parse_object(OBJECT | {"lon": x, "lat": y}, WGS84) for x, y in ((5.9, 47.3), (15.0, 55.0))]
-    monkeypatch.setattr(before, "latest_objects", lambda connection, stream, space: ObjectBatch.of(here))
+    monkeypatch.setattr(topic_ends, "latest_objects", lambda connection, stream, space: ObjectBatch.of(here))
     objects = written(tmp_path / "o.jsonl", OBJECT | {"lon": lon, "lat": lat})
     assert main(["load", "--stream", "s", "--objects", objects]) == 0
     assert ("longitude and latitude look exchanged" in capsys.readouterr().err) is told

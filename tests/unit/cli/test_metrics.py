@@ -293,7 +293,7 @@ def test_epochs_make_no_new_series() -> None:
     assert value("spatialstream_router_part_seconds_sum", {"part": "route"}) == 5
     assert value("spatialstream_router_records_total", {"kind": "objects"}) == 400
     assert value("spatialstream_router_rejected_total", {"kind": "objects", "reason": "late"}) == 20
-    assert value("spatialstream_router_clock_seconds") == 19
+    assert value("spatialstream_router_watermark_seconds") == 19
     assert value("spatialstream_router_held_seconds") == 38
     assert value("spatialstream_router_pending_version") == 20
 

@@ -9,7 +9,7 @@ from spatialstream.connectors import kafka
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.kafka import Topics
 from spatialstream.model.errors import Unavailable
-from spatialstream.stream.made import note_topics
+from spatialstream.stream.created_topics import record_topics
 from spatialstream.stream.settings import StreamSettings
 from tests.leases import Leases, MemoryLease
 
@@ -62,7 +62,7 @@ def stream(tmp_path, monkeypatch):
     found.storage = Folder(found.checkpoint)
     found.incarnation = StreamSettings("quakes").claim(found.storage)
     found.store.incarnation = found.incarnation
-    note_topics(found.storage, "quakes", found.incarnation, BETWEEN, dict).add(ids())
+    record_topics(found.storage, "quakes", found.incarnation, BETWEEN, dict).add(ids())
     found.topics.update(ids())
 
     def remove(self, connection, made):
@@ -163,7 +163,7 @@ def test_a_new_incarnation_has_only_what_was_between_the_jobs_of_the_one_before(
     assert [path.name for path in stream.checkpoint.iterdir()] == ["topics.json"]
 
     incarnation = StreamSettings("quakes").claim(stream.storage)
-    note_topics(stream.storage, "quakes", incarnation, BETWEEN, dict)
+    record_topics(stream.storage, "quakes", incarnation, BETWEEN, dict)
     stream.topics, stream.store.incarnation = ids(), incarnation
 
     assert remove(stream, "--topics", "all") == 0
@@ -218,8 +218,10 @@ def test_routing_state_and_checkpoint_go_without_kafka_and_all_that_failed_is_to
 def test_a_stream_of_an_earlier_release_has_what_is_between_its_jobs(stream):
     (stream.checkpoint / "topics.json").unlink()
     stream.storage.put("epochs/done", b"0")
-    note_topics(stream.storage, "quakes", stream.incarnation, BETWEEN, lambda: {name: ids()[name] for name in BETWEEN})
-    note_topics(stream.storage, "quakes", stream.incarnation, BETWEEN, dict).add({})
+    record_topics(
+        stream.storage, "quakes", stream.incarnation, BETWEEN, lambda: {name: ids()[name] for name in BETWEEN}
+    )
+    record_topics(stream.storage, "quakes", stream.incarnation, BETWEEN, dict).add({})
 
     assert remove(stream, "--topics", "all") == 0
     assert stream.topics.keys() == named("objects", "queries", "results", "rejected", "areas")

@@ -75,7 +75,7 @@ class Writer:
                 self.stream.registered.append(dict(record))
         return Sent("queries/0", len(self.stream.sent) - 1, {}, {})
 
-    def look(self, sent: Sent) -> None:
+    def poll(self, sent: Sent) -> None:
         for line, record in enumerate(self.stream.sent[sent.offset], 1):
             if record["id"] in self.stream.refuses:
                 sent.refused[line] = self.stream.refuses[record["id"]]

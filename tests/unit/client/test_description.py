@@ -40,7 +40,7 @@ def store() -> MemoryStore:
 
 
 def look(store: MemoryStore) -> dict[str, object]:
-    seen = StreamDescription(store, lambda: ACTORS).look()
+    seen = StreamDescription(store, lambda: ACTORS).describe()
     json.dumps(seen, allow_nan=False)
     return seen
 
@@ -118,10 +118,10 @@ def test_a_sample_is_not_read_again_at_once(store: MemoryStore, monkeypatch: pyt
     monkeypatch.setattr(description, "read_sample", lambda store: times.append(1) or read(store))  # type: ignore[func-returns-value]
     looked = StreamDescription(store, dict)
     for _ in range(5):
-        looked.look()
+        looked.describe()
     assert len(times) == 1
 
 
 def test_no_stream() -> None:
     with pytest.raises(StateError):
-        StreamDescription(MemoryStore(), dict).look()
+        StreamDescription(MemoryStore(), dict).describe()

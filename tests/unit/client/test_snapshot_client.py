@@ -104,6 +104,16 @@ def stream() -> Iterator[Stream]:
     views.forget()
 
 
+def test_an_interval_that_ends_after_the_clock_is_refused(stream: Stream) -> None:
+    best = {"type": "SBQ", "at": [1, 1], "k": 3, "words": ["a"], "radius": 1}
+    session = stream.session(rule=TermRule(ranking=True))
+    stream.round(1_000, objects(40, 900))
+    with pytest.raises(SettingError, match=r"query 1: between: 1001 is after the query's t; give at most 1000$"):
+        session.ask([SRQ, best | {"between": [500, 1_001]}])
+    with pytest.raises(SettingError, match=r"between: 801 is after the query's t; give at most 800$"):
+        session.ask(best | {"between": [500, 801], "t": 800})
+
+
 def test_answers_are_as_of_the_newest_round_at_its_clock(stream: Stream) -> None:
     session = stream.session()
     stream.round(1_000, objects(40, 900))

@@ -83,7 +83,7 @@ class RecordWriter:
     def __init__(self, broker: Any, name: str) -> None:
         self.queries = broker.stream.take
 
-    def look(self, sent: Sent) -> None:
+    def poll(self, sent: Sent) -> None:
         pass
 
 
@@ -114,7 +114,7 @@ def test_a_query_is_registered_and_its_rows_come_once(stream: Stream) -> None:
         stream.rows("q", 9, t=500)  # late, and of the query before
         stream.rows("q", 4)
         assert taken(rows, 3) == ["o1", "o2", "o4"]
-    assert "q" in stream.queries, "it stands on"
+    assert "q" in stream.queries, "it stays registered"
     assert list(rows) == [], "and is closed"
 
 

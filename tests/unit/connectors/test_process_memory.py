@@ -80,3 +80,22 @@ def test_the_memory_of_a_process() -> None:
         assert resident_bytes() >= before + size // 2
         assert resident_bytes(os.getpid()) > before
     assert resident_bytes(2**31 - 1) == 0
+
+
+_FRAGMENTED = """
+import time
+from spatialstream.connectors.process_memory import few_arenas, free_pages_released, resident_bytes
+few_arenas()
+blocks = [bytes(2_000) for _ in range(50_000)]
+kept = blocks[::50]
+del blocks
+before = resident_bytes()
+with free_pages_released(0.01):
+    while before - resident_bytes() < 60_000_000:
+        time.sleep(0.01)
+"""
+
+
+def test_free_pages_between_others_are_returned() -> None:
+    """The C library returns only the end of a heap on its own."""
+    subprocess.run([sys.executable, "-c", _FRAGMENTED], check=True, timeout=60)

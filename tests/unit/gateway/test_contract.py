@@ -30,9 +30,9 @@ from spatialstream.client.stream import RegisteredQueries
 from spatialstream.connectors.kafka import Connection
 from spatialstream.gateway.access import Access
 from spatialstream.gateway.app import Gateway, Limits
+from spatialstream.gateway.body_layouts import CSV
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
-from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.rates import RateLimits
 from spatialstream.gateway.streams import ServedStream
@@ -85,7 +85,7 @@ BEYOND = [
     "at: .* is not a time",
     "filter: (is not a JSON object|is not CQL2|the stream declares no properties)",
     "[SC]BQ needs a stream that counts words",
-    "is no name: it has a control character",
+    "is not a name: it has a control character",
     "features?: .*(has no|has the property)|feature [0-9]+.* (has no|has neither)",
 ]
 """What no schema can say that is wrong with a request, as it is told: how its fields go together, and what there is."""

@@ -1,4 +1,4 @@
-"""What there is: streams for those who may, the state of one, and what stands, page by page."""
+"""What there is: streams for those who may, the state of one, and registered queries, page by page."""
 
 from __future__ import annotations
 

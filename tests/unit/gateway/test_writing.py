@@ -85,7 +85,7 @@ class Stream:
             self.results.messages += messages([answer.encode()], 1, number)
         return Sent("queries/0", number, {}, {})
 
-    def look(self, sent: Sent) -> None:
+    def poll(self, sent: Sent) -> None:
         sent.refused |= self.refused.get(sent.offset, {})
 
 
@@ -149,7 +149,7 @@ def test_a_query_is_reported_as_registered_when_it_is(send: Client, stream: Stre
     assert answer.status == 201
     assert answer.json == {
         "query": "q",
-        "taken_in": True,
+        "processed": True,
         "as_of": {"round": 0, "clock": 1_000},
         "position": f"{MARK}-0",
     }
@@ -159,7 +159,7 @@ def test_a_query_is_reported_as_registered_when_it_is(send: Client, stream: Stre
     answer = send("POST", "/streams/s/queries", CRQ | {"id": "q"})
     assert (answer.status, answer.errors[0]["pointer"]) == (409, "#/id")
     answer = send("DELETE", "/streams/s/queries/q")
-    assert (answer.status, answer.json["taken_in"]) == (200, True)
+    assert (answer.status, answer.json["processed"]) == (200, True)
     answer = send("DELETE", "/streams/s/queries/q")
     assert (answer.status, answer.json["detail"]) == (404, "id: no continuous query 'q' is active")
     assert send("POST", "/streams/s/queries", CRQ | {"id": "a/b ?", "t": 7}).status == 201
@@ -240,7 +240,7 @@ def test_what_the_stream_has_not_come_to_is_accepted_and_no_more(send: Client, s
     answer = send("POST", "/streams/s/queries?timeout=50ms", CRQ | {"id": "q"})
     assert (answer.status, answer.json) == (
         202,
-        {"query": "q", "taken_in": False, "as_of": None, "position": f"{MARK}-0"},
+        {"query": "q", "processed": False, "as_of": None, "position": f"{MARK}-0"},
     )
     stream.refused[1] = {1: "t: is in the future", 2: "t: is in the future"}
     answer = send("POST", "/streams/s/queries", CRQ | {"id": "q", "t": 4 * 10**12})
@@ -336,7 +336,7 @@ def test_objects_are_taken_as_features(send: Client, stream: Stream) -> None:
             "is a parameter of text/csv, and the body is application/geo",
         ),
         ("columns=colour=red", "text/csv", "columns", "'colour' is not a field of objects"),
-        ("header=no", "text/csv", "header", "'no' is none; give true or false"),
+        ("header=no", "text/csv", "header", "'no' is not a choice; give true or false"),
         ("quotes=double", "text/csv", "quotes", "give csv or none"),
         ("separator=x", "text/csv", "separator", "give ',', ';'"),
         ("time_zone=Mars", "text/csv", "time_zone", "give an IANA name"),

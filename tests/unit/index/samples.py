@@ -18,10 +18,11 @@ from spatialstream.index import kinds
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.a_grid.adjuster import shift, split_and_merge
 from spatialstream.index.a_grid.construction import build_a_grid
-from spatialstream.index.adjustment import Implementation, LeafLoads
-from spatialstream.index.base import LeafWords
+from spatialstream.index.adjustment import Adjustment, Implementation, LeafLoads
+from spatialstream.index.base import GlobalIndex, LeafWords
 from spatialstream.index.cost import CellStatistics
 from spatialstream.index.grid.grid import Grid, build_grid
+from spatialstream.index.kd_t.adjuster import migrate_cells
 from spatialstream.index.kd_t.construction import place_kd_t
 from spatialstream.index.kd_t.frequencies import Frequencies
 from spatialstream.index.kd_t.kd_t import KdT
@@ -124,7 +125,7 @@ def queries(draw: st.DrawFn, space: Space, max_size: int = 6) -> QueryBatch:
 
 
 @st.composite
-def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ") -> tuple[ObjectBatch, QueryBatch]:
+def samples(draw: st.DrawFn, space: Space, kinds: str = " ".join(TYPES)) -> tuple[ObjectBatch, QueryBatch]:
     """Up to 60 objects and 20 queries, from a seed: on and between the lines of a grid, some in one place."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     grid = rng.choice([8, 1000])
@@ -136,8 +137,12 @@ def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ
     def letters(most: int) -> str:
         return "".join(rng.choice(list(WORDS), rng.integers(0, most), replace=False))
 
-    def region() -> Region:
+    def region(kind: str) -> Region | None:
         (west, south), (east, north) = place(), place()
+        if kind[1] == "K":
+            return None
+        if kind[1] == "B":
+            return Circle(west, south, rng.random() ** 3 * (1e7 if space.geographic else 4.0))
         if rng.random() < 0.2 and west != east and south != north:
             return polygon(space, [[[[west, south], [east, south], [east, north], [west, south]]]])
         if rng.random() < 0.5:
@@ -151,7 +156,7 @@ def samples(draw: st.DrawFn, space: Space, kinds: str = "SRQ SKQ STQ CRQ CKQ CTQ
     for kind in rng.choice(kinds.split(), rng.integers(0, 20)).tolist():
         at, k, duration = place(), int(rng.integers(1, 5)), int(rng.integers(0, 5000))
         keywords = letters(4) if kind[1] != "T" else ""
-        asked.append(query(kind, None if kind[1] == "K" else region(), keywords, at=at, k=k, duration=duration))
+        asked.append(query(kind, region(kind), keywords, at=at, k=k, duration=duration))
     return found, QueryBatch.of(asked)
 
 
@@ -246,6 +251,27 @@ def dealt_kd_ts(draw: st.DrawFn, space: Space) -> KdT:
     table = first, offsets, np.concatenate(known), np.concatenate(shares).astype(np.int32)
     n = int(first[-1])
     return KdT(AGrid(space, rectangles, nothing, nothing, side), *table, frequencies, np.zeros(n), np.ones(n))
+
+
+@st.composite
+def adjusted_kd_ts(draw: st.DrawFn, space: Space) -> KdT:
+    """A kd^t-tree of which cells have been divided by text, cut, and moved, twice."""
+    index: KdT = draw(st.one_of(kd_ts(space), dealt_kd_ts(space)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spatialstream.index.kd_t.adjuster.LEAST", 2)
+        patch.setattr("spatialstream.index.kd_t.workload.MATCH", draw(st.sampled_from([0.074, 1e4])))
+        for _ in range(2):
+            n = len(index.leaves)
+            mapping = rng.integers(0, 4, n).astype(np.int32)
+            sample = Sample.of(space, *draw(samples(space, "SRQ CRQ CRQ CRQ CKQ")), 1000.0)
+            load = 100.0 * rng.random(n)
+            known = LeafLoads(load, load, None, load, load, mapping, 0.0, 0.0, sample)
+            limits = BalanceSettings(imbalance=1.01, leaves=50)
+            made = migrate_cells(index, known, sample.statistics(2), 4, limits).index
+            assert isinstance(made, KdT)
+            index = made
+    return index
 
 
 class Replicating(Grid):
@@ -407,3 +433,14 @@ def workload(cell: CellStatistics, objects: float, rate: float, h_srq: float, h_
             visited *= sum(chance * h[kind] ** size for size, chance in enumerate(cell.lengths[kind]))
         total += cell.arrival[kind] * cell.reach[kind] * visited
     return float(total)
+
+
+def check_origins(index: GlobalIndex, done: Adjustment, objects: ObjectBatch) -> None:
+    """The leaves of an adjusted index originate from all of the old ones, and objects move as they say."""
+    origins = done.origins
+    np.testing.assert_allclose(np.bincount(origins.source, origins.objects, len(index.leaves)), 1.0)
+    assert ((origins.queries >= 0.0) & (origins.queries <= 1.0)).all()
+    pairs = list(zip(origins.leaf.tolist(), origins.source.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    old, new = (each.route_objects(objects).tolist() for each in (index, done.index))
+    assert set(zip(new, old, strict=True)) <= set(pairs)

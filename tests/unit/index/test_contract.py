@@ -29,6 +29,7 @@ from tests.unit.index.samples import (
     Replicating,
     a_grids,
     adjusted_a_grids,
+    adjusted_kd_ts,
     adjusted_trees,
     coordinates,
     crqs,
@@ -59,6 +60,7 @@ INDEXES: Mapping[str, Callable[..., st.SearchStrategy[GlobalIndex]]] = {
     "adjusted a-grid": adjusted_a_grids,
     "kd-t": kd_ts,
     "kd-t of any words": dealt_kd_ts,
+    "adjusted kd-t": adjusted_kd_ts,
     "an index that replicates": partial(grids, index=Replicating),
 }
 few = settings(max_examples=30)

@@ -18,7 +18,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -41,6 +41,7 @@ from spatialstream.oracle import answers
 from spatialstream.oracle import ranking as oracle
 from spatialstream.stages.kinds.best import SnapshotBest
 from tests.lengths import examples
+from tests.streams import repeated
 from tests.unit.local.best.test_cbq import BestRun, expected
 from tests.unit.local.continuous import Epoch, Stream, order
 from tests.unit.memory_files import MemoryFiles
@@ -102,6 +103,8 @@ class World:
             terms += ["all"] if shared and "all" not in terms else []
             t, name = start + chance.randrange(SPAN), f"o{chance.randrange(12)}"
             found.append(SpatialObject(name, t, *chance.choice(pool), tuple(terms)))
+        if chance.random() < 0.4:
+            found = [repeated(o, chance) for o in found]
         return cls(chance, space, pool, found, start, chance.choice([1, 5, 8, 300_000]))
 
     def point(self) -> tuple[float, float]:
@@ -117,6 +120,12 @@ class World:
     def words(self) -> tuple[str, ...]:
         """The words of a query, with one that no object has."""
         return tuple(sorted(self.chance.sample((*WORDS, "none"), self.chance.choice([1, 1, 2, 4]))))
+
+    def counts(self, words: tuple[str, ...]) -> tuple[int, ...]:
+        """How often a query has its words, where that is counted."""
+        if not any(o.counts for o in self.objects) or self.chance.random() < 0.5:
+            return ()
+        return tuple(self.chance.choice([1, 2, 7]) for _ in words)
 
     def text(self) -> Expression:
         """A filter; mostly there is none."""
@@ -167,6 +176,7 @@ def snapshot(world: World, name: str) -> Query:
         share = chance.choice([0.0, 0.2, 0.5, 1.0])
         shares, half_life = (share, 0.0, 1.0 - share), chance.choice([1, 5, 64, 100, 86_400_000])
         by = Ranking(world.words(), radius, expansions, half_life, None, shares, static)
+    by = replace(by, counts=world.counts(by.words))
     text, k = world.text(), chance.choice([1, 1, 2, 3, 100])
     predicate = Predicate(Circle(*at, by.reach), text.keywords, text.any, text.none)
     return Query(name, t, predicate, Best(*at, k, by), Lifetime(duration))
@@ -248,7 +258,7 @@ def standing(world: World, name: str) -> Query:
 def stream_of(world: World) -> Stream:
     """The objects and queries of a world, cut into epochs, some of which end with a restart."""
     chance, start = world.chance, world.start
-    objects = sorted((SpatialObject(o.id, o.t - start, o.x, o.y, o.terms) for o in world.objects), key=order)
+    objects = sorted((replace(o, t=o.t - start) for o in world.objects), key=order)
     queries = [standing(world, f"q{i}") for i in range(ASKED)]
     end = [10**9 if chance.random() < 0.8 else query.t + chance.randrange(6) for query in queries]
     cuts = [0, *sorted(chance.sample(range(1, SPAN), chance.randrange(4))), SPAN + 10]
@@ -357,7 +367,7 @@ def scores_of(
         d = world.space.distance(best.x, best.y, o.x, o.y)
         if d > radius or {*o.terms}.isdisjoint(by.words) or not times[0] < o.t <= times[1]:
             continue
-        s, text = oracle.space_score(d, radius), oracle.text_score(o.terms, by.words, corpus, by.static)
+        s, text = oracle.space_score(d, radius), oracle.text_score(o.said, by.asked, corpus, by.static)
         if by.half_life is not None:
             score = oracle.decayed(by.shares[0], s, text, oracle.decay(query.t - o.t, by.half_life))
         else:

@@ -78,7 +78,7 @@ def test_areas_of_a_collection_have_the_names_of_a_property_or_their_own_ids() -
             "name",
             "feature 2: has the name 'b', as feature 1 has; an area has one geometry",
         ),
-        (feature(SQUARE, "a\n"), None, r"feature 1, id: 'a\\n' is no name: it has a control character"),
+        (feature(SQUARE, "a\n"), None, r"feature 1, id: 'a\\n' is not a name: it has a control character"),
         (feature(SQUARE, ""), None, "feature 1, id: has 0 bytes; the name of an area has 1 to 200"),
         (feature(SQUARE, 2.5), None, "feature 1, id: 2.5 is not the name of an area"),
         (

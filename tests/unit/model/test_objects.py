@@ -1,5 +1,7 @@
 """Objects: one at a time and as columns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -97,6 +99,33 @@ def test_columns_hold_the_same_objects(objects):
     wire.validate(full=True)
     assert items(ObjectBatch.from_arrow(wire)) == objects
     assert items(ObjectBatch.from_arrow(wire.slice(1))) == objects[1:]
+
+
+def test_occurrences_are_counted_where_the_stream_does():
+    rule = TermRule(frozenset({"rome"}), counts=True)
+    found = parse_object(GOOD, WGS84, rule)
+    assert (found.terms, found.counts) == (("flood", "in"), (2, 1))
+    assert found.said == ("flood", "flood", "in")
+    listed = parse_object(GOOD | {"text": None, "terms": ["Fire risk", "FIRE " * 9]}, WGS84, rule)
+    assert (listed.terms, listed.counts) == (("fire", "risk"), (7, 1))
+    assert parse_object(GOOD | {"text": "!"}, WGS84, rule).counts == ()
+    plain = parse_object(GOOD, WGS84)
+    assert (plain.counts, plain.said) == ((), plain.terms)
+
+
+@given(OBJECT_LISTS, st.data())
+def test_columns_hold_occurrences(objects, data):
+    counts = [tuple(data.draw(st.integers(1, 7)) for _ in o.terms) for o in objects]
+    objects = [replace(o, counts=each) for o, each in zip(objects, counts, strict=True)]
+    batch = ObjectBatch.of(objects)
+    assert items(batch) == objects
+    wire = batch.to_arrow()
+    wire.validate(full=True)
+    assert wire.schema.names == [*OBJECTS.names, *(["counts"] if any(counts) else [])]
+    assert items(ObjectBatch.from_arrow(wire)) == objects
+    assert items(ObjectBatch.from_arrow(wire.slice(1))) == objects[1:]
+    assert items(batch.slice(1, len(batch))) == objects[1:] if objects else True
+    assert items(ObjectBatch.concat([batch, ObjectBatch.of([]), batch])) == objects + objects
 
 
 @given(OBJECT_LISTS, OBJECT_LISTS)

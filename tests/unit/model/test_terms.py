@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spatialstream.model.terms import TermLists, TermRule, extract_terms
+from spatialstream.model.errors import SettingError
+from spatialstream.model.terms import TermLists, TermRule, check_counts, extract_terms, occurrences, term_sequence
 from spatialstream.model.words import MARK, WORD, classes, fold, words
 
 MARKS = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if classes(c) == MARK)
@@ -131,3 +132,56 @@ def test_what_is_compact_has_the_words_that_are_used_in_their_order(words: int) 
     assert compact.codes.tolist() == [used.index(code) for code in codes.tolist()]
     assert compact.codes.dtype == np.int32
     assert [compact[i] for i in range(20)] == [lists[i] for i in range(20)]
+
+
+COUNTED = st.lists(st.dictionaries(st.sampled_from(["a", "b", "é", "flood", "fire"]), st.integers(1, 7)), max_size=6)
+
+
+def counted(each):
+    """Sets with counts."""
+    lists = TermLists.of(each)
+    counts = np.array([count for one in each for count in one.values()], np.uint8)
+    return TermLists(lists.offsets, lists.codes, lists.vocabulary, counts)
+
+
+def items(lists):
+    return [dict(zip(lists[i], lists.counts_of(i), strict=True)) for i in range(len(lists))]
+
+
+@given(COUNTED, COUNTED, st.data())
+def test_counts_go_where_their_terms_go(some, others, data):
+    first, second = counted(some), counted(others)
+    both = TermLists.concat([first, second])
+    assert items(both) == some + others
+    rows = data.draw(st.lists(st.integers(0, len(both) - 1), max_size=8)) if len(both) else []
+    taken = both.take(np.array(rows, np.int64))
+    assert items(taken) == items(taken.compact()) == [(some + others)[row] for row in rows]
+    mask = np.array([bool(row % 2) for row in range(len(both))], np.bool_)
+    assert items(both.take(mask)) == (some + others)[1::2]
+    start = data.draw(st.integers(0, len(both)))
+    assert items(both.slice(start, len(both))) == (some + others)[start:]
+    assert sets(both.said()) == [[term for term in each for _ in range(each[term])] for each in some + others]
+
+
+@given(COUNTED, COUNTED)
+def test_what_is_not_counted_is_there_once(some, others):
+    plain = TermLists.of(others)
+    assert plain.counts is None
+    assert plain.said() is plain
+    assert plain.counted(False) is plain
+    once = [dict.fromkeys(each, 1) for each in others]
+    assert items(plain.counted()) == once
+    assert items(TermLists.concat([counted(some), plain])) == some + once
+    assert counted(some).counted(False).counts is None
+
+
+def test_occurrences_are_counted_up_to_seven():
+    assert occurrences(term_sequence("Fire! " * 9 + "water WATER")) == {"fire": 7, "water": 2}
+    assert occurrences([]) == {}
+
+
+def test_a_stream_that_does_not_rank_counts_no_occurrences():
+    check_counts(TermRule(ranking=True, counts=True))
+    check_counts(TermRule())
+    with pytest.raises(SettingError, match=r"^term-counts: are for ranked queries, which need --ranking"):
+        check_counts(TermRule(counts=True))

@@ -112,7 +112,7 @@ def test_a_mistake_is_refused_when_the_query_is_made_with_the_text_of_the_json_f
     if isinstance(record.get("region"), Box):
         record["region"] = record["region"].to_record()
     with pytest.raises(RecordError) as expected:
-        parse_query(record, WGS84)
+        parse_query(record, WGS84, timed=False)
     with pytest.raises(RecordError) as found:
         kind(**given)
     assert str(found.value) == str(expected.value)

@@ -237,8 +237,8 @@ class Scene(ABC):
         kind = {"apiVersion": "spatialstream.dev/v1alpha1", "kind": self.kind}
         return self.world.cluster.put({**kind, "metadata": about, "spec": dict(spec), **status})
 
-    def look(self, times: int = 1, name: str | None = None) -> float | None:
-        """An operator that has just begun looks so many times; the seconds until it would look again."""
+    def reconcile(self, times: int = 1, name: str | None = None) -> float | None:
+        """Reconcile some times as an operator that has just begun; the seconds until the next time."""
 
         async def main() -> float | None:
             controller = self.controller(self.environment, "geo", name or self.resource)

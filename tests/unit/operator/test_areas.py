@@ -19,7 +19,7 @@ def scene() -> AreaScene:
 
 
 def test_an_area_is_loaded_once_and_the_status_says_so(scene: AreaScene) -> None:
-    assert scene.look() == scene.look() == 120.0
+    assert scene.reconcile() == scene.reconcile() == 120.0
     assert scene.gateway.written == ["mitte"]
     assert scene.known == {"mitte": OWNER}
     assert scene.said() == ("True", "Loaded", "The stream knows the area 'mitte', with 4 vertices.")
@@ -34,9 +34,9 @@ def test_an_area_is_loaded_once_and_the_status_says_so(scene: AreaScene) -> None
 
 
 def test_another_geometry_is_loaded_in_its_place_and_queries_are_told_of(scene: AreaScene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.wish(geometry=TRIANGLE)
-    scene.look()
+    scene.reconcile()
     assert scene.gateway.written == ["mitte", "mitte"]
     assert (scene.status()["revision"], scene.status()["vertices"]) == (1, 3)
     assert scene.status()["observedGeneration"] == 2
@@ -46,7 +46,7 @@ def test_another_geometry_is_loaded_in_its_place_and_queries_are_told_of(scene: 
 
 def test_a_name_that_kubernetes_would_not_take_is_given_in_the_spec(scene: AreaScene) -> None:
     scene.wish("tempelhof", name="Tempelhof-Schöneberg")
-    scene.look(name="tempelhof")
+    scene.reconcile(name="tempelhof")
     assert scene.known == {"Tempelhof-Schöneberg": "sa/geo/tempelhof"}
     assert scene.status("tempelhof")["area"] == "Tempelhof-Schöneberg"
     assert scene.remove("tempelhof")
@@ -55,7 +55,7 @@ def test_a_name_that_kubernetes_would_not_take_is_given_in_the_spec(scene: AreaS
 
 def test_a_geometry_that_is_none_is_refused_and_the_one_before_stays(scene: AreaScene) -> None:
     scene.wish(geometry=CROSSED)
-    assert scene.look() == 30.0
+    assert scene.reconcile() == 30.0
     status, reason, message = scene.said()
     assert (status, reason) == ("False", "Refused")
     assert "crosses or touches itself at [1, 1]" in message
@@ -63,9 +63,9 @@ def test_a_geometry_that_is_none_is_refused_and_the_one_before_stays(scene: Area
     assert "area" not in scene.status(), "there is nothing to remove"
     assert scene.measured() == 0.0
     scene.wish()
-    scene.look()
+    scene.reconcile()
     scene.wish(geometry=CROSSED)
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("False", "Refused")
     assert scene.said()[2].endswith("; revision 0 is still loaded.")
     assert scene.known == {"mitte": OWNER}
@@ -76,7 +76,7 @@ def test_a_geometry_that_is_none_is_refused_and_the_one_before_stays(scene: Area
 
 def test_an_area_that_somebody_has_loaded_is_not_taken_over(scene: AreaScene) -> None:
     scene.gateway.load("mitte", SQUARE)
-    assert scene.look() == 30.0
+    assert scene.reconcile() == 30.0
     assert scene.condition() == ("False", "NameInUse")
     assert scene.said()[2] == "'mitte' is an area that anna has loaded; delete it there, or give another name."
     (event,) = scene.world.cluster.events()
@@ -84,14 +84,14 @@ def test_an_area_that_somebody_has_loaded_is_not_taken_over(scene: AreaScene) ->
     assert scene.remove()
     assert scene.known == {"mitte": "anna"}, "nor removed"
     del scene.gateway.areas["geo.quakes"]["mitte"]
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("True", "Loaded")
 
 
 def test_of_two_with_one_name_the_first_has_it_until_it_is_deleted(scene: AreaScene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.wish("other", name="mitte", geometry=TRIANGLE)
-    scene.look(name="other")
+    scene.reconcile(name="other")
     assert scene.said("other") == (
         *("False", "NameInUse"),
         "'mitte' is kept by the SpatialArea geo/mitte; change that resource.",
@@ -99,7 +99,7 @@ def test_of_two_with_one_name_the_first_has_it_until_it_is_deleted(scene: AreaSc
     assert scene.remove("other")
     assert scene.known == {"mitte": OWNER}
     assert scene.remove()
-    scene.look(name="other")
+    scene.reconcile(name="other")
     assert scene.known == {"mitte": "sa/geo/other"}
 
 
@@ -107,16 +107,16 @@ def test_of_two_with_one_name_the_first_has_it_until_it_is_deleted(scene: AreaSc
 def test_what_was_loaded_stays_in_the_status_while_the_stream_cannot_be_reached(
     scene: AreaScene, problem: Exception
 ) -> None:
-    scene.look()
+    scene.reconcile()
     scene.gateway.problem = problem
-    scene.look()
+    scene.reconcile()
     assert scene.status()["revision"] == 0
 
 
 def test_one_that_is_taken_over_by_force_is_said_to_be_in_use(scene: AreaScene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.gateway.load("mitte", TRIANGLE, by="")
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("False", "NameInUse")
     assert "revision" not in scene.status()
     assert scene.remove()
@@ -124,21 +124,21 @@ def test_one_that_is_taken_over_by_force_is_said_to_be_in_use(scene: AreaScene) 
 
 
 def test_one_that_is_deleted_by_force_is_loaded_again(scene: AreaScene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.gateway.areas["geo.quakes"].clear()
-    scene.look()
+    scene.reconcile()
     assert scene.known == {"mitte": OWNER}
 
 
 def test_a_stream_that_goes_takes_its_areas_along_and_one_made_anew_has_them_anew(scene: AreaScene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.world.stream(metadata={"uid": "uid-stream", "deletionTimestamp": "2026-11-21T12:00:00Z"})
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("False", "StreamDeleted")
     assert scene.status().keys() == {"conditions", "observedGeneration"}
     scene.gateway = LoadingGateway()
     scene.world.stream(metadata={"uid": "uid-other"})
-    scene.look()
+    scene.reconcile()
     assert scene.known == {"mitte": OWNER}
 
 
@@ -146,7 +146,7 @@ def test_a_stream_that_goes_takes_its_areas_along_and_one_made_anew_has_them_ane
 def test_wherever_an_operator_dies_nothing_is_left_behind(scene: AreaScene, afterwards: bool) -> None:
     scene.gateway.dies_at, scene.gateway.afterwards = 1, afterwards
     with pytest.raises(Died):
-        scene.look()
+        scene.reconcile()
     assert scene.status()["area"] == "mitte", "it is written before it is sent"
     assert scene.known == ({"mitte": OWNER} if afterwards else {})
     scene.gateway.dies_at = scene.gateway.calls + 1
@@ -157,7 +157,7 @@ def test_wherever_an_operator_dies_nothing_is_left_behind(scene: AreaScene, afte
 
 
 def test_a_namespace_that_is_left_has_no_metrics_of_areas(scene: AreaScene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.world.metrics.leave_areas("other")
     assert scene.measured() == 1.0
     scene.world.metrics.leave_areas("geo")

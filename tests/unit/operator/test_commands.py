@@ -21,7 +21,7 @@ FULL = {
         "tlsSecret": {"name": "zk-tls"},
     },
     "space": "planar:-5,-5,10.5,20",
-    "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300, "ranking": True},
+    "terms": {"stopWords": ["the"], "minLength": 2, "queryWords": 300, "ranking": True, "counts": True},
     "properties": {"priority": "number", "the country": "keyword"},
     "fields": ["text", "the country"],
     "index": {"kind": "grid", "leaves": 32, "nearest": "everywhere"},
@@ -66,7 +66,7 @@ def test_both_jobs_are_told_the_same_about_the_stream():
         assert (told.interval, told.retention) == (600_000, 172_800_000)
         assert told.space == Space.planar(-5, -5, 10.5, 20)
         assert (str(told.stop_words), told.min_term_length) == ("/etc/spatialstream/config/stop-words", 2)
-        assert (told.query_words, told.ranking, told.serves) == (300, True, "everything")
+        assert (told.query_words, told.ranking, told.term_counts, told.serves) == (300, True, True, "everything")
         assert told.properties == ["priority:number", "the country:keyword"]
         assert told.fields == ("text", "the country")
         assert (told.metrics_address, told.metrics_port) == ("0.0.0.0", 9090)

@@ -13,7 +13,7 @@ LABELS = {"namespace": "geo", "stream": "quakes"}
 
 
 def outcomes(world):
-    """How often looks have ended how."""
+    """How often reconciliations have ended how."""
     name = "spatialstream_operator_reconciles_total"
     samples = [sample for metric in world.metrics.registry.collect() for sample in metric.samples]
     return {each.labels["outcome"]: each.value for each in samples if each.name == name}
@@ -35,13 +35,13 @@ def run_for(world, seconds, until=lambda: False):
 
 @pytest.fixture
 def world(monkeypatch):
-    """A world in which a look at a stream does what a test says."""
+    """A world in which a reconciliation of a stream does what a test says."""
     made = World()
-    made.looks = []
+    made.reconciliations = []
     made.fail = None
 
-    async def step(look):
-        made.looks.append(asyncio.get_running_loop().time())
+    async def step(context):
+        made.reconciliations.append(asyncio.get_running_loop().time())
         if made.fail is not None:
             raise made.fail
 
@@ -53,14 +53,14 @@ def test_it_ends_when_the_stream_is_gone_or_on_its_way(world):
     assert run_for(world, 5)
     world.stream(metadata={"deletionTimestamp": "2026-11-21T12:00:00Z"})
     assert run_for(world, 5)
-    assert world.looks == []
+    assert world.reconciliations == []
 
 
 def test_it_looks_again_and_again(world):
     world.stream()
 
     assert not run_for(world, 58)
-    assert len(world.looks) == 12
+    assert len(world.reconciliations) == 12
     assert outcomes(world)["done"] == 12
 
 
@@ -80,14 +80,14 @@ def test_whatever_fails_it_looks_again_later_and_later(world, caplog, error, mis
 
     assert not run_for(world, 250)
 
-    pauses = [later - sooner for sooner, later in pairwise(world.looks)]
+    pauses = [later - sooner for sooner, later in pairwise(world.reconciliations)]
     assert pauses == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0])
     assert outcomes(world)["failed"] == 10
     assert ("Traceback" in caplog.text) == mistake
     world.fail = None
-    world.looks.clear()
+    world.reconciliations.clear()
     run_for(world, 28)
-    assert len(world.looks) == 6
+    assert len(world.reconciliations) == 6
 
 
 def driver(world, job, ready):
@@ -125,7 +125,7 @@ def test_a_setting_that_a_step_refuses_is_told_once(world):
     assert "is taken" in conditions["Degraded"]["message"]
     assert conditions["Ready"]["status"] == "True", "what is not known to be otherwise stays"
     assert len(world.cluster.events()) == 1
-    assert len(world.looks) == 6
+    assert len(world.reconciliations) == 6
 
 
 def test_a_stream_that_is_refused_has_a_heartbeat_too(world):

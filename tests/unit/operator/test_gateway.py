@@ -27,7 +27,7 @@ TOKEN = "everything-0123456789"
 
 
 class Registering(Answering):
-    """What stands in a stream that takes in what it is sent."""
+    """Queries registered with a stream that takes in what it is sent."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
@@ -72,7 +72,7 @@ def test_a_query_is_registered_found_and_cancelled(gateway: Gateway, stream: Str
             await gateway.register("geo.quakes", {**CRQ, "id": name, "t": 8})
         assert refusal.value.status == 409
         assert await gateway.cancel("geo.quakes", name)
-        assert await gateway.cancel("geo.quakes", name)  # nothing stands: that is what was wanted
+        assert await gateway.cancel("geo.quakes", name)  # none is registered: that is what was wanted
         assert await gateway.find("geo.quakes", name) is None
 
     asyncio.run(main())

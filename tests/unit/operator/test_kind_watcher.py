@@ -29,17 +29,17 @@ class Kept:
         self.watch = Watch() if watch is None else watch
         self.begun, self.running, self.fails = [], set(), {}
 
-    async def _kopf(self, post):
-        if post.charge is not STREAMS:
+    async def _kopf(self, watcher):
+        if watcher.resource is not STREAMS:
             await asyncio.Event().wait()
-        self.begun.append(post.namespace)
-        self.running.add(post.namespace)
+        self.begun.append(watcher.namespace)
+        self.running.add(watcher.namespace)
         try:
-            if post.namespace in self.fails:
-                raise self.fails[post.namespace]
+            if watcher.namespace in self.fails:
+                raise self.fails[watcher.namespace]
             await asyncio.Event().wait()
         finally:
-            self.running.discard(post.namespace)
+            self.running.discard(watcher.namespace)
 
     def keep(self, seconds, *namespaces, then=None):
         """Keep them; ``then`` is called in between, after half of the time."""
@@ -47,13 +47,13 @@ class Kept:
         async def main():
             now = asyncio.get_running_loop().time
             self.monkeypatch.setattr(posts_module.time, "monotonic", now)
-            self.monkeypatch.setattr(KindWatcher, "_run", lambda post: self._kopf(post))
+            self.monkeypatch.setattr(KindWatcher, "_run", lambda watcher: self._kopf(watcher))
             health = Health(self.watch, now)
             environment = self.world.environment
             kept = [
-                asyncio.create_task(KindWatcher(environment, self.watch, health, each, lambda: None, charge).keep())
+                asyncio.create_task(KindWatcher(environment, self.watch, health, each, lambda: None, resource).keep())
                 for each in namespaces or (None,)
-                for charge in (STREAMS, QUERIES)
+                for resource in (STREAMS, QUERIES)
             ]
             try:
                 await asyncio.sleep(seconds / 2)
@@ -89,8 +89,8 @@ GOING = frozenset({"get", "list", "watch", "delete", "deletecollection"})
 """What the API server says of a kind whose definition is being deleted."""
 
 
-def without_kopf(world, monkeypatch, charge, *then):
-    """Keeps a post, and does something each minute of simulated time; when Kopf was begun, in seconds, and whether the
+def without_kopf(world, monkeypatch, resource, *then):
+    """Keep a watcher, and act each minute of simulated time; when Kopf was begun, in seconds, and whether the
     operator was healthy all the time.
     """
     spawned, problems = [], []
@@ -106,7 +106,7 @@ def without_kopf(world, monkeypatch, charge, *then):
         monkeypatch.setattr(posts_module.time, "monotonic", now)
         begun, watch = now(), Watch()
         health = Health(watch, now)
-        kept = asyncio.create_task(KindWatcher(world.environment, watch, health, "geo", lambda: None, charge).keep())
+        kept = asyncio.create_task(KindWatcher(world.environment, watch, health, "geo", lambda: None, resource).keep())
         for each in (*then, lambda: None):
             for _ in range(6):
                 await asyncio.sleep(10)
@@ -223,12 +223,12 @@ def test_one_that_has_begun_again_has_its_time_to_show_what_there_is(world, kept
     assert 10 <= kept.begun.count("geo") <= 1000 / posts_module.DEAD
 
 
-@pytest.mark.parametrize("charge", [STREAMS, QUERIES], ids=["streams", "queries"])
-def test_nothing_is_watched_before_who_asks_is_told_of_the_resource(world, monkeypatch, charge):
+@pytest.mark.parametrize("resource", [STREAMS, QUERIES], ids=["streams", "queries"])
+def test_nothing_is_watched_before_who_asks_is_told_of_the_resource(world, monkeypatch, resource):
     """Kopf asks once: a resource that can be listed, and of which nobody is told yet, would never be watched."""
-    world.cluster.unserved[charge.kind] = frozenset()
+    world.cluster.unserved[resource.kind] = frozenset()
 
-    (at,), healthy = without_kopf(world, monkeypatch, charge, world.cluster.unserved.clear)
+    (at,), healthy = without_kopf(world, monkeypatch, resource, world.cluster.unserved.clear)
 
     assert 60 <= at <= 61
     assert healthy

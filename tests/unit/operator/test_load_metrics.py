@@ -104,14 +104,14 @@ def without(*begins):
 
 
 def test_what_prometheus_says():
-    figures, asked = read(RECORDED)
+    metrics, asked = read(RECORDED)
 
-    load, use = figures.load, figures.use
+    load, use = metrics.load, metrics.use
     assert (load.at, load.worked, load.version) == (1_795_262_400_500, 1_795_262_399_250, 3)
     assert (load.ratio, load.arrivals, load.slots) == (12.5, 120.5, (50.0, 4.0))
     assert (use.at, use.utilisation, use.delay) == (1_795_262_400_500, 0.625, 750)
     assert (use.growth, use.done) == (900 / 120 - 120.5, 120.5)
-    assert figures == LoadMetrics(77, load, use, 750, 64, 17, INFLOWS)
+    assert metrics == LoadMetrics(77, load, use, 750, 64, 17, INFLOWS)
     assert [each.share for each in INFLOWS] == [0.1, 0.25]
     assert len(asked) == len(RECORDED)
     for query in asked:
@@ -119,9 +119,9 @@ def test_what_prometheus_says():
 
 
 def test_how_much_of_the_routers_executors_is_used_is_asked_where_it_has_any():
-    figures, asked = read(RECORDED | OF_ROUTER, executors=True)
+    metrics, asked = read(RECORDED | OF_ROUTER, executors=True)
 
-    use = figures.router
+    use = metrics.router
     assert (use.at, use.utilisation) == (1_795_262_401_500, 0.25)
     assert (use.delay, use.growth, use.done) == (500, -2.5, 60.0), "30 messages wait for half a second at 60 a second"
     assert sum('pod="quakes-router"' in query for query in asked) == len(OF_ROUTER) + 3
@@ -132,32 +132,32 @@ def test_how_much_of_the_routers_executors_is_used_is_asked_where_it_has_any():
 
 
 def test_nothing_is_known_of_a_stream_that_is_not_scraped():
-    figures, _ = read(without(*RECORDED))
+    metrics, _ = read(without(*RECORDED))
 
-    assert figures == LoadMetrics(77)
+    assert metrics == LoadMetrics(77)
 
 
 @pytest.mark.parametrize("begin", list(RECORDED)[:3])
 def test_a_load_without_one_of_its_figures_is_none(begin):
-    figures, _ = read(without(begin))
+    metrics, _ = read(without(begin))
 
-    assert figures.load is None
-    assert figures.problem == ""
+    assert metrics.load is None
+    assert metrics.problem == ""
 
 
 def test_a_slot_without_load_makes_an_infinite_ratio():
-    figures, _ = read(RECORDED | {'{__name__=~"': [*RECORDED['{__name__=~"'][1:], RECORDED['{__name__=~"'][0]]})
-    assert figures.load.ratio == 12.5
-    figures, _ = read(
+    metrics, _ = read(RECORDED | {'{__name__=~"': [*RECORDED['{__name__=~"'][1:], RECORDED['{__name__=~"'][0]]})
+    assert metrics.load.ratio == 12.5
+    metrics, _ = read(
         RECORDED
         | {'{__name__=~"': [({"__name__": "spatialstream_imbalance_ratio"}, "+Inf"), *RECORDED['{__name__=~"'][1:]]}
     )
-    assert math.isinf(figures.load.ratio)
+    assert math.isinf(metrics.load.ratio)
 
 
 def test_no_number_is_no_figure():
-    figures, _ = read(RECORDED | {"histogram_quantile(0.95": [({}, "NaN")], "sum(spatialstream_router_lag": []} | {})
-    assert figures.delay is None
+    metrics, _ = read(RECORDED | {"histogram_quantile(0.95": [({}, "NaN")], "sum(spatialstream_router_lag": []} | {})
+    assert metrics.delay is None
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,10 @@ def test_no_number_is_no_figure():
     ids=["slot", "name", "version"],
 )
 def test_series_that_are_not_the_jobs_are_no_figures(series):
-    figures, _ = read(RECORDED | {'{__name__=~"': series})
+    metrics, _ = read(RECORDED | {'{__name__=~"': series})
 
-    assert figures.load is None
-    assert figures.problem.startswith("Prometheus has series in an unexpected form")
+    assert metrics.load is None
+    assert metrics.problem.startswith("Prometheus has series in an unexpected form")
 
 
 def ask(status, text):
@@ -227,10 +227,10 @@ def test_an_answer_of_another_form_is_none(status, text, why):
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "no url", "http://"])
 def test_who_does_not_answer_is_out_of_reach(url):
-    figures = asyncio.run(read_load_metrics(Prometheus(url), NAMES, 77))
+    metrics = asyncio.run(read_load_metrics(Prometheus(url), NAMES, 77))
 
-    assert "cannot be reached" in figures.problem
-    assert (figures.at, figures.load, figures.use) == (77, None, None)
+    assert "cannot be reached" in metrics.problem
+    assert (metrics.at, metrics.load, metrics.use) == (77, None, None)
 
 
 # ------------------------------------------------------------------------------------ one that asks who the operator is
@@ -367,11 +367,11 @@ def test_what_a_query_bore_is_not_told_with_an_answer_that_is_none(tmp_path):
         async with garbled() as url:
             login = url.replace("//", "//me:secret@")
             for each in (Prometheus(url, PrometheusAccess(tmp_path)), Prometheus(login)):
-                figures = await read_load_metrics(each, NAMES, 77)
-                assert figures.problem.startswith(
+                metrics = await read_load_metrics(each, NAMES, 77)
+                assert metrics.problem.startswith(
                     f"Prometheus at {url} cannot be reached: ClientResponseError: 400, Bad status line: "
                 )
-                assert "secret" not in figures.problem
+                assert "secret" not in metrics.problem
 
     asyncio.run(main())
 

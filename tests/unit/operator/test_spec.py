@@ -164,6 +164,7 @@ def test_replicas_count_within_the_bounds(replicas, wanted):
         ("router.resources", {"limits": {"memory": "600Mi"}}, "spec.router.jvmHeap"),
         ("terms.stopWords", "the", "spec.terms.stopWords"),
         ("terms.stopWords", [1], "spec.terms.stopWords[0]"),
+        ("terms.counts", True, "spec.terms.counts"),
         ("properties.country", "text", "spec.properties"),
         ("fields", ["txt"], "spec.fields"),
         ("properties.text", "keyword", "spec.properties"),

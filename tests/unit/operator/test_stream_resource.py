@@ -20,34 +20,34 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 
 def test_a_stream_that_comes_later_is_waited_for(scene: Scene) -> None:
     del scene.world.cluster.objects["SpatialStream", "geo", "quakes"]
-    assert scene.look() == 5.0
+    assert scene.reconcile() == 5.0
     assert scene.condition() == ("False", "NoStream")
     scene.world.stream(spec={"suspend": True})
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("False", "StreamSuspended")
     scene.world.stream(spec={"suspend": False})
     scene.gateway.problem = Unavailable("the gateway reports: the stream has not begun")
-    scene.look()
+    scene.reconcile()
     assert scene.said() == ("False", "Unavailable", "the gateway reports: the stream has not begun.")
     scene.gateway.problem = None
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("True", scene.done)
     assert len(scene.sent) == 1
 
 
 def test_a_stream_that_rests_or_cannot_be_reached_makes_it_unknown_and_no_news(scene: Scene) -> None:
-    scene.look()
+    scene.reconcile()
     scene.world.stream(metadata={"uid": "uid-stream"}, spec={"suspend": True})
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("Unknown", "StreamSuspended")
     scene.world.stream(metadata={"uid": "uid-stream"})
     for problem, reason in ((Unavailable("no route"), "Unavailable"), (Refusal(403, "may not"), "NotAllowed")):
         scene.gateway.problem = problem
-        scene.look()
+        scene.reconcile()
         assert scene.condition() == ("Unknown", reason)
         assert scene.measured() == 0.0
     scene.gateway.problem = None
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("True", scene.done)
     assert scene.measured() == 1.0
     assert len(scene.sent) == 1
@@ -57,7 +57,7 @@ def test_a_stream_that_rests_or_cannot_be_reached_makes_it_unknown_and_no_news(s
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_right_that_is_missing_is_said(scene: Scene, status: int) -> None:
     scene.gateway.problem = Refusal(status, "the operator may not write")
-    assert scene.look() == 5.0
+    assert scene.reconcile() == 5.0
     assert scene.said() == ("False", "NotAllowed", "the operator may not write.")
     (event,) = scene.world.cluster.events()
     assert (event["reason"], event["type"]) == ("NotAllowed", "Warning")
@@ -65,14 +65,14 @@ def test_a_right_that_is_missing_is_said(scene: Scene, status: int) -> None:
 
 def test_without_a_gateway_it_says_what_is_missing_and_is_removed_all_the_same(scene: Scene) -> None:
     scene.gateway = None
-    scene.look()
+    scene.reconcile()
     assert scene.condition() == ("False", "NoGateway")
     assert "gateway.enabled" in scene.said()[2]
     assert scene.remove(), "nothing has been sent"
 
 
 def test_a_removal_waits_for_the_stream(scene: Scene) -> None:
-    scene.look()
+    scene.reconcile()
     for problem, said in ((Unavailable("no route."), "no route."), (Refusal(403, "may not write"), "may not write.")):
         scene.gateway.problem = problem
         assert not scene.remove()
@@ -89,7 +89,7 @@ def test_a_removal_waits_for_the_stream(scene: Scene) -> None:
 
 @pytest.mark.parametrize("how", ["skipped", "stream deleted", "stream gone"])
 def test_a_removal_does_not_wait_for_what_nobody_has(scene: Scene, how: str) -> None:
-    scene.look()
+    scene.reconcile()
     scene.gateway.problem = Unavailable("no route")
     if how == "skipped":
         scene.body()["metadata"]["annotations"] = SKIP
@@ -103,7 +103,7 @@ def test_a_removal_does_not_wait_for_what_nobody_has(scene: Scene, how: str) -> 
 
 def test_one_that_is_being_deleted_or_gone_is_looked_after_no_more(scene: Scene) -> None:
     scene.body()["metadata"] |= DELETED
-    assert scene.look() is None
+    assert scene.reconcile() is None
     del scene.world.cluster.objects[scene.kind, "geo", scene.resource]
-    assert scene.look() is None
+    assert scene.reconcile() is None
     assert scene.sent == []

@@ -352,7 +352,7 @@ def test_queries_are_those_of_parse_query(data, first_line, space):
 
 @given(data=blocks(QUERIES | OBJECTS))
 def test_term_rules_hold_in_both(data):
-    rule = TermRule(frozenset({"the", "flood"}), 2)
+    rule = TermRule(frozenset({"the", "flood"}), 2, ranking=True, counts=True)
     same(outcome(decode.decode_objects(data, 5, rule=rule)), by_record(data, parse_object, WGS84, 5, rule))
     same(outcome(decode.decode_queries(data, 5, rule=rule)), by_record(data, parse_query, WGS84, 5, rule))
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.model.hashing import seed_of
-from spatialstream.model.terms import TermLists, TermRule, extract_terms
+from spatialstream.model.terms import TermLists, TermRule, extract_terms, occurrences, term_sequence
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.model.words import fold
 from spatialstream.records import tokens
@@ -77,6 +77,47 @@ def test_stop_words_and_minimum_length_are_those_of_extract_terms(
 ) -> None:
     rule = TermRule(stop_words, minimum)
     assert sets(tokens.tokenise(pa.array(texts, pa.string()), rule)) == [extract_terms(text, rule) for text in texts]
+
+
+def repeated() -> st.SearchStrategy[str]:
+    """A text whose parts come again, up to ten times, which is more than is counted."""
+    return st.lists(st.tuples(mixed(), st.integers(1, 10)), max_size=4).flatmap(
+        lambda parts: st.permutations([part for part, count in parts for _ in range(count)]).map(" ".join)
+    )
+
+
+@given(
+    st.lists(repeated(), max_size=8),
+    st.frozensets(st.sampled_from([*WORDS, "ss", "The", "a\0b", "i"]) | mixed()),
+    st.integers(0, 6),
+)
+def test_occurrences_are_those_of_the_text(texts: list[str], stop_words: frozenset[str], minimum: int) -> None:
+    rule = TermRule(stop_words, minimum, counts=True)
+    lists = tokens.tokenise(pa.array(texts, pa.string()), rule)
+    found = [dict(zip(lists[i], lists.counts_of(i), strict=True)) for i in range(len(lists))]
+    assert found == [occurrences(term_sequence(text, rule)) for text in texts]
+    without = tokens.tokenise(pa.array(texts, pa.string()), TermRule(stop_words, minimum))
+    assert without.counts is None
+    assert sets(without) == sets(lists)
+
+
+def test_occurrences_of_several_texts_are_added() -> None:
+    data = np.frombuffer(bytearray("fire FIRE water|Fire|né ne\u0301".encode()), np.uint8)
+    ends = np.array([15, 20, len(data)])
+    lists, _ = tokens.tokenise_slices(data, np.array([0, 16, 21]), ends, np.array([0, 2, 2, 3]), counted=True)
+    assert [dict(zip(lists[i], lists.counts_of(i), strict=True)) for i in range(3)] == [
+        {"fire": 3, "water": 1},
+        {},
+        {"né": 2},
+    ]
+
+
+def test_occurrences_while_the_table_grows() -> None:
+    words = [f"word number{i % 7919}" for i in range(40_000)]
+    texts = [" ".join(words[i : i + 500]) for i in range(0, len(words), 250)]
+    lists = tokens.tokenise(pa.array(texts), TermRule(counts=True))
+    for i, text in enumerate(texts):
+        assert dict(zip(lists[i], lists.counts_of(i), strict=True)) == occurrences(text.split())
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

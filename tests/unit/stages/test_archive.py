@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def test_days_are_folders_and_what_they_hold_is_what_was_written(tmp_path: Path)
     assert [row[:5] for row in found] == rows_of(objects)
     assert all(day == datetime.fromtimestamp(t / 1000, UTC).date() for _, t, *_, day in found)
     assert [row[:5] for row in with_duckdb(tmp_path, "day = DATE '2026-11-21'")] == rows_of(objects[1::3])
+
+
+def test_a_term_is_listed_as_often_as_it_is_counted(tmp_path: Path) -> None:
+    objects = [replace(o, counts=tuple(range(1, len(o.terms) + 1))) for o in objects_of_three_days()]
+    write_archive(ObjectBatch.of(objects), WGS84, Folder(tmp_path), "epoch-7")
+    assert [row[:5] for row in with_duckdb(tmp_path)] == sorted((o.id, o.t, o.x, o.y, sorted(o.said)) for o in objects)
 
 
 @pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)

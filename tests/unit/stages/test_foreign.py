@@ -38,8 +38,8 @@ ANNOUNCEMENT = {
     "revision": 0,
     "ends": [4, 5],
 }
-BEGINNING = {"job": "router", "leadership": "7-0a1b2c3d", "number": 7}
-RESTATEMENT = BEGINNING | {"begun": 40, "count": 3, "announced": -1}
+LEADER_CHANGE = {"job": "router", "leadership": "7-0a1b2c3d", "number": 7}
+REPEATED_CHANGE = LEADER_CHANGE | {"begun": 40, "count": 3, "announced": -1}
 DECISION = {
     "job": "worker",
     "leadership": "7-0a1b2c3d",
@@ -65,8 +65,8 @@ NAMES = [
 ]
 FORMS = {
     "announcement": ANNOUNCEMENT,
-    "beginning": BEGINNING,
-    "re-announcement": RESTATEMENT,
+    "leader change": LEADER_CHANGE,
+    "repeated leader change": REPEATED_CHANGE,
     "decision": DECISION,
     "decision with its record": WITH_RECORD,
 }

@@ -280,7 +280,7 @@ def test_whatever_bytes_come_everything_else_is_as_without_them(
     messages = [(kind, 0, i, key, value) for i, (key, value) in enumerate(sent)]
     (intake,) = intakes(stage, *messages)
     assert intake.last == len(sent) - 1
-    assert intake.left == 0
+    assert intake.quarantined == 0
     assert intake.run is not None
     rows = records(stage, intake)
     assert rows.column("id").to_pylist().count("good") >= len(sent) // 2
@@ -326,7 +326,7 @@ def test_a_line_on_which_decoding_fails_is_left_out(
     lines = [line("poison" if i in bad else f"o{i}", i) for i in range(9)]
     values = b"\n".join(lines[:3]), b"\n".join(lines[3:8]), lines[8]
     (intake,) = intakes(stage, *(("objects", 0, 7 + i, None, value) for i, value in enumerate(values)))
-    assert (intake.records, intake.refused, intake.left) == (9 - len(bad), len(bad), len(bad))
+    assert (intake.records, intake.refused, intake.quarantined) == (9 - len(bad), len(bad), len(bad))
     places = [(7, 1), (7, 2), (7, 3), *((8, at) for at in range(1, 6)), (9, 1)]
     found = letters(stage, intake)
     assert [(letter["offset"], letter["line"]) for letter in found] == [places[i] for i in bad]

@@ -73,7 +73,7 @@ def test_objects_that_are_left_out_change_the_numbers_of_no_other_partition() ->
     run = next(run for run in epoch.runs if run.kind == "objects")
     whole, rest = (
         column(each, storage, messages.OBJECTS, "seq")
-        for each in (epoch, replace(epoch, left=(QuarantinedRecord(run.name, 0),)))
+        for each in (epoch, replace(epoch, quarantined=(QuarantinedRecord(run.name, 0),)))
     )
     assert set(whole) - set(rest) == {59}, "the first of partition 0 is gone, so its last number"
 

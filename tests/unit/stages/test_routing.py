@@ -44,22 +44,32 @@ def boxes(draw: st.DrawFn, space: Space) -> Box:
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[Space, Routing, Query]:
-    space = draw(st.sampled_from([WGS84, PLANE]))
+def routings(draw: st.DrawFn, space: Space) -> Routing:
     active, *before = VERSIONS[space]
     past = tuple(PastVersion(each, *sorted([draw(times), draw(times)])) for each in before[: draw(st.integers(0, 2))])
-    routing = Routing(active, past=past, two_phase=draw(st.booleans()))
+    return Routing(active, past=past, two_phase=draw(st.booleans()))
+
+
+@st.composite
+def queries(draw: st.DrawFn, space: Space) -> Query:
     region: Region | None = draw(st.none() | circles | points | boxes(space))
     selection = draw(st.sampled_from([Everything(), TopTerms(3), Nearest(draw(x), draw(y), 3)]))
     if isinstance(selection, Nearest):
         region = None
-    return space, routing, Query("q", draw(times), Predicate(region), selection, Lifetime(draw(times), False))
+    return Query("q", draw(times), Predicate(region), selection, Lifetime(draw(times), False))
 
 
-@given(asked())
-def test_slots_of_a_query(given_: tuple[Space, Routing, Query]) -> None:
-    _, routing, query = given_
-    assert routing.slots_of(query) == routing.route_queries(QueryBatch.of([query]))[1].tolist()
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[Space, Routing, Query]:
+    space = draw(st.sampled_from([WGS84, PLANE]))
+    return space, draw(routings(space)), draw(queries(space))
+
+
+@given(st.data(), st.sampled_from([WGS84, PLANE]))
+def test_slots_of_queries(data: st.DataObject, space: Space) -> None:
+    routing, some = data.draw(routings(space)), data.draw(st.lists(queries(space), max_size=6))
+    right = [routing.route_queries(QueryBatch.of([query]))[1].tolist() for query in some]
+    assert routing.slots_of(some) == right
 
 
 @given(asked(), st.sampled_from([0.0, 1.0, 20.0, 1e5, 3e6, np.inf]), st.integers(0, SLOTS - 1))

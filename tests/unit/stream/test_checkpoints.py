@@ -73,7 +73,7 @@ def test_a_checkpoint_that_fails_is_no_record_s_fault_and_is_tried_again(
         with pytest.raises(ValueError, match="cannot be written"):
             settled(simulation)
     turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, simulation.step)
-    assert turns.leave_out() == ()
+    assert turns.quarantine() == ()
     record = worker.unfinished
     assert record is not None
     turns.do(record)
@@ -254,10 +254,10 @@ def test_who_begins_when_a_checkpoint_is_there_goes_on_from_it(tmp_path: Path) -
     worker = worker_of(simulation)
     turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, beside=True)
     while worker.writing is not None:
-        turns.look()
+        turns.poll_checkpoint()
     settled(simulation)
     while not worker.settled:
-        turns.look()
+        turns.poll_checkpoint()
     simulation.worker = None
     simulation.run(rebalances=0.0, disturbances=0.0)
     assert simulation.again == 0
@@ -270,7 +270,7 @@ def test_a_checkpoint_is_waited_for_where_slots_are_to_move(tmp_path: Path, monk
     storage.held, worker, moved = False, worker_of(simulation), list[bool]()
     turns = WorkerTurns(worker, simulation.processes, simulation.settings.slots, beside=True)
     while worker.writing is not None:
-        turns.look()
+        turns.poll_checkpoint()
     monkeypatch.setattr(simulation.processes, "would_move", True, raising=False)
     monkeypatch.setattr(simulation.processes, "settled", lambda: moved.append(worker.settled))
     record = worker.settle()

@@ -656,7 +656,7 @@ def test_a_log_is_cut_before_all_that_either_job_needs() -> None:
     assert worker.value(worker.begin() or "", dict) == {"turn": 2}
 
 
-@pytest.mark.parametrize("sleeper", ["announces", "restates"])
+@pytest.mark.parametrize("sleeper", ["announces", "repeats"])
 def test_who_wakes_up_after_the_log_was_cut_does_no_harm(sleeper: str) -> None:
     """Both have begun without a lease, under the number of the one before."""
     log, files = Messages(), Files()
@@ -679,7 +679,7 @@ def test_who_wakes_up_after_the_log_was_cut_does_no_harm(sleeper: str) -> None:
         log.messages.pop()
 
 
-def test_a_beginning_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
+def test_a_leader_change_that_is_not_kept_is_known_by_what_comes_after_it() -> None:
     def of(number: int, epoch: int) -> dict[str, Any]:
         return {"job": "router", "leadership": f"{number}-{number:08x}", "epoch": epoch}
 

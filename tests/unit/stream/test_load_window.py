@@ -165,7 +165,7 @@ def test_queries_counted_by_leaf_are_those_that_came(slots: int, stream: Stream,
 def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> None:
     window = LoadWindow(600_000, None)
     asked = [query for query in stream.queries if isinstance(query, Query)]
-    stood: set[str] = set()
+    registered_kinds: set[str] = set()
     for record, version, loads in reported(stream, tmp_path, 0.5):
         changed = window.version is not None and window.version.number != version.number
         window.use(version, record.round.watermark)
@@ -177,8 +177,8 @@ def test_each_version_begins_with_a_census(stream: Stream, tmp_path: Path) -> No
             most = np.bincount(version.index.route_queries(batch)[1], minlength=window.leaves)
             assert (window.continuous[kind] <= most).all(), kind
             if changed and window.continuous[kind].any():
-                stood.add(kind)
-    assert stood == set(CONTINUOUS)
+                registered_kinds.add(kind)
+    assert registered_kinds == set(CONTINUOUS)
 
 
 @given(st.data())
@@ -193,16 +193,16 @@ def test_counts_by_type_add_up(version: RoutingVersion, data: st.DataObject) -> 
     for watermark in range(1_000, 1_000 + 2_000 * data.draw(st.integers(1, 12)), 2_000):
         census = data.draw(st.booleans())
         new = {kind: data.draw(counts) for kind in (*SNAPSHOT, *CONTINUOUS)}
-        stands = {kind: data.draw(counts) for kind in CONTINUOUS} if census else {}
+        registered = {kind: data.draw(counts) for kind in CONTINUOUS} if census else {}
         loads = {}
         for slot in range(SLOTS):
             mine = version.mapping == slot
             loads[slot] = {"leaf_queries": cells(new, mine)} | (
-                {"leaf_continuous": cells(stands, mine)} if census else {}
+                {"leaf_continuous": cells(registered, mine)} if census else {}
             )
         window.take(watermark, loads)
         came = [(then, each) for then, each in [*came, (watermark, new)] if then > watermark - 10_000]
-        continuous = stands if census else {kind: continuous[kind] + new[kind] for kind in CONTINUOUS}
+        continuous = registered if census else {kind: continuous[kind] + new[kind] for kind in CONTINUOUS}
 
         found = window.counts()
         assert found is not None

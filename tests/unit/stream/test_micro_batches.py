@@ -22,6 +22,7 @@ from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.result_files import ResultFiles
 from spatialstream.index.kinds import AUTO, DEFAULT
 from spatialstream.model.errors import RunError, SettingError, StateError
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.space import WGS84
@@ -204,7 +205,8 @@ def test_wherever_it_dies(stream: Stream, seed: int, given_queries: bool) -> Non
 
 @pytest.mark.parametrize("seed", [4, *([3] if AT_LENGTH else [])])
 def test_a_larger_stream_that_dies_often(seed: int) -> None:
-    process, found = answered(random_stream(seed, 250, 12, [WGS84, PLANE][seed % 2]), seed, 0.04, seed % 2 == 0)
+    stream = random_stream(seed, 250, 12, [WGS84, PLANE][seed % 2], types=TYPES)
+    process, found = answered(stream, seed, 0.04, seed % 2 == 0)
     assert found == []
     assert process.crashes >= 10
 
@@ -213,7 +215,7 @@ def test_a_larger_stream_that_dies_often(seed: int) -> None:
 @given(st.integers(0, 10**6))
 def test_records_out_of_order_within_disorder_are_not_late(seed: int) -> None:
     chance = random.Random(seed)
-    stream = random_stream(seed, 120, 5, WGS84, span=10_000)
+    stream = random_stream(seed, 120, 5, WGS84, types=TYPES, span=10_000)
     disorder = 700
     arriving = sorted(stream.objects, key=lambda o: o.t + chance.randrange(disorder + 1))
     with tempfile.TemporaryDirectory() as name:

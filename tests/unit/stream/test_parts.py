@@ -9,21 +9,21 @@ def test_parts_follow_one_another_and_add_up() -> None:
     times = iter([1.0, 1.5, 3.5, 3.75, 4.0])
     parts = Parts(lambda: next(times))
 
-    parts.begin("look")
+    parts.begin("poll")
     parts.step("ingest")
     parts.step("route")
     parts.step("ingest")
 
-    assert parts.end() == {"look": 0.5, "ingest": 2.25, "route": 0.25}
+    assert parts.end() == {"poll": 0.5, "ingest": 2.25, "route": 0.25}
 
 
 def test_a_turn_that_came_to_nothing_counts_for_none() -> None:
     times = iter([1.0, 2.0, 5.0, 7.0, 7.5])
     parts = Parts(lambda: next(times))
 
-    parts.begin("look")
+    parts.begin("poll")
     parts.step("ingest")
-    parts.begin("look")
+    parts.begin("poll")
     parts.step("ingest")
 
-    assert parts.end() == {"look": 2.0, "ingest": 0.5}
+    assert parts.end() == {"poll": 2.0, "ingest": 0.5}

@@ -169,7 +169,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, stage: str, bad: set[str]) -> None:
             kept = list(blocks)
             yield from work(slot, kept, turn, *more)
             found, _ = blocks_of_round(slot, kept, turn)
-            check_for(_names(list(without(slot, found, turn.left)), [messages.OBJECTS, messages.REGISTERED]))
+            check_for(_names(list(without(slot, found, turn.quarantined)), [messages.OBJECTS, messages.REGISTERED]))
 
         for module in (tasks, bisection):
             monkeypatch.setattr(module, "work", applied)
@@ -234,7 +234,8 @@ def test_a_record_on_which_a_stage_fails_is_left_out_and_everything_else_is_the_
     assert left or seed != 3
     gone = left
     if stage != "ingest":
-        assert {json.loads(each.letter)["reason"] for each in simulation.left} >= {each["reason"] for each in letters}
+        reasons = {json.loads(each.letter)["reason"] for each in simulation.quarantined}
+        assert reasons >= {each["reason"] for each in letters}
     objects = [each for each in stream.objects if each.id not in gone]
     queries = [each for each in stream.queries if each.id not in gone]
     expected, refused = answers(objects, queries, WGS84)
@@ -286,7 +287,7 @@ def test_a_registered_query_ends_when_it_is_quarantined(
     setup = StreamSettings("s", slots=3, space=WGS84, idle=IDLE, epoch_records=10, rule=drawn.rule)
     simulation = Simulation(tmp_path, WGS84, objects, queries, setup, 5, chaos=0.02)
     simulation.run(rebalances=0.3)
-    (left,) = simulation.left
+    (left,) = simulation.quarantined
     assert (left.what, json.loads(left.letter)["source"]) == ("query", "queries")
     others = [row for row in expected if row["query"] != name]
     found = simulation.rows()

@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from spatialstream.connectors.folder import Folder
-from spatialstream.model.kinds import QueryType
+from spatialstream.model.kinds import TYPES, QueryType
 from spatialstream.model.queries import Query
 from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
@@ -26,11 +26,11 @@ SNAPSHOTS = (QueryType.SRQ, QueryType.SKQ, QueryType.STQ)
 
 @pytest.mark.parametrize("seed", range(examples(2, 12)))
 def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed: int) -> None:
-    drawn = random_stream(seed, 1_500, 40, WGS84)
+    drawn = random_stream(seed, 1_500, 40, WGS84, types=TYPES)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
     setup = StreamSettings(
-        "s", slots=3, space=WGS84, idle=IDLE, retention=RETENTION, interval=INTERVAL, epoch_records=200
+        *("s", 3, WGS84), idle=IDLE, retention=RETENTION, interval=INTERVAL, epoch_records=200, rule=drawn.rule
     )
     simulation = Simulation(tmp_path, WGS84, objects, queries, setup, seed, chaos=0.003)
     simulation.run(rebalances=0.4)
@@ -38,7 +38,7 @@ def test_answers_reach_as_far_back_as_retention_and_say_so(tmp_path: Path, seed:
     asked = {query.id: query for query in queries if isinstance(query, Query)}
     rows = simulation.rows()
     noted = {row["query"]: row["complete_after"] for row in rows if "complete_after" in row}
-    expected, _ = answers(objects, queries, WGS84, RETENTION)
+    expected, _ = answers(objects, queries, WGS84, RETENTION, INTERVAL)
     assert [str(each) for each in check(rows, expected, 5)] == []
     snapshots = {name: query for name, query in asked.items() if not query.lifetime.continuous}
     too_far = {name: query for name, query in snapshots.items() if query.lifetime.duration > RETENTION}

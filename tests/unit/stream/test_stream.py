@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS
 from spatialstream.model.errors import SettingError
+from spatialstream.model.kinds import TYPES
 from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import answers, check
 from spatialstream.stages.division import buckets_of, parts_of
@@ -68,7 +69,7 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
 @settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
 def test_while_versions_change(seed: int, space: object) -> None:
-    stream = in_order(random_stream(seed, 200, 40, space, where=0.3))
+    stream = in_order(random_stream(seed, 200, 40, space, types=TYPES, where=0.3))
     simulation = simulated(stream, seed, chaos=0.0, rebalances=0.5, disturbances=0.0)
     assert differences(stream, simulation) == []
 
@@ -76,7 +77,7 @@ def test_while_versions_change(seed: int, space: object) -> None:
 @settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 def test_while_everything_fails(seed: int) -> None:
-    stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2], where=0.3))
+    stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2], types=TYPES, where=0.3))
     simulation = simulated(stream, seed, chaos=0.01, rebalances=0.4, disturbances=0.05)
     assert differences(stream, simulation) == []
 
@@ -86,7 +87,7 @@ def test_while_everything_fails(seed: int) -> None:
 @settings(max_examples=examples(1, 30), suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6), space=st.sampled_from([WGS84, PLANE]))
 def test_with_another_kind_of_index(seed: int, space: Space, slots: int, kind: str) -> None:
-    stream = in_order(random_stream(seed, 200, 40, space, where=0.3))
+    stream = in_order(random_stream(seed, 200, 40, space, types=TYPES, where=0.3))
     simulation = simulated(stream, seed, 0.005, rebalances=0.4, disturbances=0.03, slots=slots, index=kind)
     version = simulation.store.load(simulation.store.state().active.number)
     assert version.index.kind == kind
@@ -97,7 +98,7 @@ def test_with_another_kind_of_index(seed: int, space: Space, slots: int, kind: s
 @given(seed=st.integers(0, 10**6), space=st.sampled_from([WGS84, PLANE]))
 def test_while_kinds_of_index_follow_each_other(seed: int, space: Space) -> None:
     """Objects are found under the kind that they came under, and continuous queries move from one kind to another."""
-    stream = in_order(random_stream(seed, 200, 40, space, where=0.3))
+    stream = in_order(random_stream(seed, 200, 40, space, types=TYPES, where=0.3))
     simulation = simulated(stream, seed, 0.01, rebalances=0.5, disturbances=0.03, index=AUTO)
     assert differences(stream, simulation) == []
 

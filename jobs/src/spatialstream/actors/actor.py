@@ -52,7 +52,7 @@ from spatialstream.actors.wire import (
 )
 from spatialstream.connectors.calls import called
 from spatialstream.connectors.contracts import all_put
-from spatialstream.connectors.process_memory import resident_bytes
+from spatialstream.connectors.process_memory import free_pages_released, resident_bytes
 from spatialstream.connectors.requests import requests
 from spatialstream.model.errors import RunError
 from spatialstream.model.progress import made, watched
@@ -409,7 +409,8 @@ def run_actor(spec: ActorSpec, number: int, executor: str = "driver") -> None:
     """
     actor = Actor(spec, own_host(spec.driver))
     try:
-        _send_heartbeats(spec, actor, number, executor)
+        with free_pages_released():
+            _send_heartbeats(spec, actor, number, executor)
     finally:
         threading.Thread(target=actor.shutdown, daemon=True).start()  # it waits for calls in progress; nobody else does
 

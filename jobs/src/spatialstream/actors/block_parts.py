@@ -76,17 +76,17 @@ class BlockParts:
         return not self._making and self._bytes < self._room
 
     def _put_aside(self) -> None:
-        made, failure = None, None
+        produced, failure = None, None
         try:
-            made = self._make()
+            produced = self._make()
         except Exception as error:  # noqa: BLE001 - raised again in each reader
             failure = error
         with self._changed:
             self._making = False
-            if made is None:
+            if produced is None:
                 self._over, self._failure = True, self._failure or failure
             else:
-                part, block = made
+                part, block = produced
                 self._aside.setdefault(part, deque()).append(block)
                 self._bytes += block[2].nbytes
             self._changed.notify_all()

@@ -3,8 +3,10 @@
 A client sends its queries to any actor, best to the one that is likely to hold most of the answer. That actor knows the
 newest round (:mod:`~spatialstream.actors.read_point`), searches its own slots directly, asks the other actors that have
 slots which the queries concern, in both phases of SKQs, and makes the rows
-(:mod:`~spatialstream.stages.snapshot_queries`). If a view of the round has gone, a slot is moving or an actor does not
-answer, it makes another attempt with the round that is the newest then, unless it has sent a row already.
+(:mod:`~spatialstream.stages.snapshot_queries`). Slots that have nothing for a query it does not ask, as far as it knows
+their signatures (:mod:`~spatialstream.actors.signatures`). If a view of the round has gone, a slot is moving or an
+actor does not answer, it makes another attempt with the round that is the newest then, unless it has sent a row
+already.
 
 Between processes queries travel parsed (:mod:`~spatialstream.model.parsed_queries`), what slots find as one Arrow block
 per query type, and rows as lines: all are messages on persistent calls (:mod:`~spatialstream.actors.call_pool`). What
@@ -28,11 +30,14 @@ from spatialstream.actors.call_pool import CallPool
 from spatialstream.actors.query_endpoint import AskedQuery, QueriesRefusedError, Request
 from spatialstream.actors.query_metrics import QueryMetrics
 from spatialstream.actors.read_point import LocatedReadPoint
+from spatialstream.actors.signatures import SignatureCache, signatures_here
 from spatialstream.actors.wire import ActorLost, error_json, raised
+from spatialstream.connectors.calls import called
 from spatialstream.model.errors import Gone, RecordError, TooLarge, Unavailable
 from spatialstream.model.queries import Query
 from spatialstream.model.times import check_time
 from spatialstream.stages import messages
+from spatialstream.stages.signatures import has_words
 from spatialstream.stages.snapshot_queries import Part, SnapshotRows, Wanted, found_here, gathered, joined, scattered
 from spatialstream.stages.tasks import World
 from spatialstream.stages.views import RoundId, views_here
@@ -81,9 +86,11 @@ class QueryCoordinator:
         metrics: counts the queries.
         memory: maximum bytes of what is found, of all queries together.
         pause: waits for so many seconds before another attempt.
+        start: calls a function in the background.
 
     Attributes:
         world: of the actor.
+        signatures: what it knows of the views of slots.
         memory: what is found and not yet sent, of all queries together.
         message_bytes: bytes of rows after which a message of an answer is sent.
     """
@@ -98,10 +105,12 @@ class QueryCoordinator:
         metrics: QueryMetrics,
         memory: int = MEMORY,
         pause: Callable[[float], object] = time.sleep,
+        start: Callable[[Callable[[], None]], object] = called,
     ) -> None:
         self.world, self._secret, self._newest, self._calls = world, secret, newest, calls
         self._lose, self._metrics, self.memory = lose, metrics, _Memory(memory)
         self._pause = pause
+        self.signatures = SignatureCache(world, secret, calls, start=start)
         self.message_bytes = MESSAGE_BYTES
 
     def ask(self, body: bytes) -> Generator[bytes]:
@@ -157,7 +166,8 @@ class QueryCoordinator:
             def find(wanted: Sequence[Wanted]) -> Iterator[Part]:
                 return self._found(wanted, known, left(), opened)
 
-            given = read_point.routing, read_point.clock, settings.space, settings.retention, longest
+            pruning = self.signatures.pruning(known)
+            given = read_point.routing, read_point.clock, settings.space, settings.retention, longest, pruning
             for numbers, lines in SnapshotRows(queries, *given).rows(find, tally):
                 yield from _pieces(numbers, lines, as_of, tally, self.message_bytes)
 
@@ -195,6 +205,9 @@ class QueryCoordinator:
             for address, slots in _by_actor(each.slots, here, known.actors).items():
                 by_actor.setdefault(address, []).append(replace(each, slots=slots))
         mine = by_actor.pop("", [])
+        self.signatures.learn(
+            known, (at for at, some in by_actor.items() if any(has_words(each.query) for each in some))
+        )
         streams = [(some, self._found_at(at, some, round_id, seconds, opened)) for at, some in by_actor.items()]
         return joined([*streams, (mine, found_here(place, round_id, mine))])
 
@@ -208,9 +221,13 @@ class QueryCoordinator:
         return gathered(map(_blocks_in, answer))
 
     def find(self, body: bytes) -> Generator[bytes]:
-        """Search slots of this actor for another one: messages for :func:`_blocks_in`."""
+        """Search slots of this actor for another one: messages for :func:`_blocks_in`; or send their signatures."""
         try:
             given = json.loads(body)
+            if "signatures" in given:
+                (number, revision), place = given["round"], self.world.storage.place
+                yield from signatures_here(place, (number, revision), given["signatures"], given["room"])
+                return
             (number, revision), wanted = given["round"], [Wanted.of(each) for each in given["wanted"]]
             types = {each.number: each.query.type for each in wanted}
             parts = found_here(self.world.storage.place, (number, revision), wanted)
@@ -276,8 +293,8 @@ def _at(asked: Iterable[AskedQuery], clock: int) -> list[Query]:
     """
     queries, reasons = list[Query](), dict[int, str]()
     for number, (query, timed, checked) in enumerate(asked):
-        queries.append(query if timed else replace(query, t=clock))
         try:
+            queries.append(query if timed else query.at(clock))
             if checked is not None:
                 check_time(checked, clock)
             if timed and query.t > clock:

@@ -81,7 +81,7 @@ class ActorEngine:
         stall: seconds in which no actor of a turn finishes a piece of work after which the turn is given up. Otherwise
             a turn may take any time.
         progress: seconds after which it is reported how far a turn is, again and again.
-        even: seconds between two looks whether the work of actors is even.
+        even: seconds between two checks whether the work of actors is even.
 
     Attributes:
         load: the work of each item, lately.
@@ -219,7 +219,7 @@ class ActorEngine:
         """See :class:`~spatialstream.stream.engine.Engine`."""
         if time.monotonic() >= self._even_at:
             actors = self._registry.actors()
-            self.load.look(actors)
+            self.load.update(actors)
             self._even_at = time.monotonic() + self._even
             self._is_uneven = bool(actors) and self._placed(actors, even=True) != self._placement
         return self.unsettled or self._is_uneven
@@ -372,14 +372,14 @@ class ActorEngine:
     def _errand(
         self, do: Task[T], items: Sequence[T], actors: Sequence[RegisteredActor], generation: int
     ) -> dict[Any, list[str]]:
-        kept, left = self._kept(items, actors)
+        own_items, unassigned = self._kept(items, actors)
         command = Command.of(do, (), generation)
         lines_by_item, calls = dict[Any, list[str]](), dict[Future[Any], tuple[RegisteredActor, Any]]()
-        free = deque(sorted(actors, key=lambda actor: actor.name not in kept))
-        while left or kept or calls:
-            while free and (left or free[0].name in kept):
+        free = deque(sorted(actors, key=lambda actor: actor.name not in own_items))
+        while unassigned or own_items or calls:
+            while free and (unassigned or free[0].name in own_items):
                 actor = free.popleft()
-                batch = tuple(kept.pop(actor.name)) if actor.name in kept else left.popleft()
+                batch = tuple(own_items.pop(actor.name)) if actor.name in own_items else unassigned.popleft()
                 calls[self._asked(actor, "map", next(command.over([batch])))] = actor, batch
             for call in self._some_done({call: actor for call, (actor, _) in calls.items()}, generation):
                 actor, batch = calls.pop(call)
@@ -397,14 +397,14 @@ class ActorEngine:
         """
         names = [item[0] if isinstance(item, tuple) else item for item in items]
         known = {actor.name for actor in actors} if len(set(names)) == len(names) else set()
-        kept, left = dict[str, list[T]](), deque[tuple[T, ...]]()
+        own_items, unassigned = dict[str, list[T]](), deque[tuple[T, ...]]()
         for name, item in zip(names, items, strict=True):
             before = self._had.get(name, "")
-            if before in known and len(kept.get(before, ())) * len(actors) < len(items):
-                kept.setdefault(before, []).append(item)
+            if before in known and len(own_items.get(before, ())) * len(actors) < len(items):
+                own_items.setdefault(before, []).append(item)
             else:
-                left.append((item,))
-        return kept, left
+                unassigned.append((item,))
+        return own_items, unassigned
 
     def _done(
         self, calls: Mapping[Future[Any], RegisteredActor], generation: int, working: Sequence[RegisteredActor] = ()

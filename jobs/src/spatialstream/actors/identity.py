@@ -1,7 +1,7 @@
 """The certificate with which driver and actors of one job authenticate each other and encrypt their traffic.
 
 A job creates one when it starts, for itself alone: all its processes present it, and trust nothing else. Actors get the
-key with their specification, which Spark encrypts. Traffic within one machine is not encrypted: whoever can read
+key with their specification, which Spark encrypts. Traffic within one machine is not encrypted: anyone who can read
 loopback traffic can read the memory too, and the secret keeps others out.
 """
 

@@ -27,14 +27,14 @@ class Load:
         self.lately: dict[int, float] = {}
         self._seen: dict[tuple[str, int], float] = {}
 
-    def look(self, actors: Iterable[_Worker]) -> Mapping[int, float]:
+    def update(self, actors: Iterable[_Worker]) -> Mapping[int, float]:
         """Update from what actors have reported; returns the work of each item since the last update."""
-        seen = {(actor.name, item): seconds for actor in actors for item, seconds in actor.worked.items()}
+        work_times = {(actor.name, item): seconds for actor in actors for item, seconds in actor.worked.items()}
         new: dict[int, float] = {}
-        for (name, item), seconds in seen.items():
+        for (name, item), seconds in work_times.items():
             new[item] = new.get(item, 0.0) + seconds - self._seen.get((name, item), 0.0)
         self.lately = {
             item: _KEPT * self.lately.get(item, 0.0) + new.get(item, 0.0) for item in self.lately.keys() | new.keys()
         }
-        self._seen = seen
+        self._seen = work_times
         return new

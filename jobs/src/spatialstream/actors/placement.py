@@ -36,17 +36,17 @@ def placed(
     Returns:
         For each item one of the actors.
     """
-    wanted = sorted(set(items))
-    known = [work[item] for item in wanted if work.get(item)]
-    usual = sum(known) / len(known) if known else 1.0
-    cost = {item: work.get(item) or usual for item in wanted}
+    ordered = sorted(set(items))
+    measured = [work[item] for item in ordered if work.get(item)]
+    usual = sum(measured) / len(measured) if measured else 1.0
+    cost = {item: work.get(item) or usual for item in ordered}
     staying = [actor for actor in actors if actor not in leaving] or actors
     homes = staying if even else actors
-    result = {item: before[item] for item in wanted if before.get(item) in homes}
+    result = {item: before[item] for item in ordered if before.get(item) in homes}
     load = dict.fromkeys(actors, 0.0)
     for item, actor in result.items():
         load[actor] += cost[item]
-    for item in sorted(wanted, key=lambda item: (-cost[item], item)):
+    for item in sorted(ordered, key=lambda item: (-cost[item], item)):
         if item not in result:
             actor = min(staying, key=lambda each: load[each])
             result[item] = actor

@@ -80,6 +80,7 @@ class QueryEndpoint:
         unicode: version of Unicode whose words its terms are; empty: it was left by a release that does not say so.
         ranking: whether it counts words, so that queries may rank by them.
         serves: which queries it takes.
+        counts: whether it counts how often a text has each of its terms.
     """
 
     address: str
@@ -95,6 +96,7 @@ class QueryEndpoint:
     unicode: str = ""
     ranking: bool = False
     serves: str = EVERYTHING
+    counts: bool = False
 
     @classmethod
     def of(cls, endpoint: Mapping[str, Any], space: Space, rule: TermRule) -> QueryEndpoint:
@@ -106,6 +108,7 @@ class QueryEndpoint:
             "polygon_vertices": rule.polygon_vertices,
             "ranking": rule.ranking,
             "serves": rule.serves,
+            "counts": rule.counts,
             "properties": tuple(rule.properties.declarations),
             "fields": rule.fields or (),
         }
@@ -120,7 +123,8 @@ class QueryEndpoint:
         """The stream's term rule."""
         properties = Properties.parse(self.properties)
         limits = self.query_words, self.polygon_vertices, self.ranking
-        return TermRule(frozenset(self.stop_words), self.minimum_length, *limits, properties, self.fields, self.serves)
+        stop_words, kept = frozenset(self.stop_words), self.fields
+        return TermRule(stop_words, self.minimum_length, *limits, properties, kept, self.serves, self.counts)
 
     @property
     def kind(self) -> tuple[str, TermRule, str]:
@@ -224,12 +228,12 @@ def rows_in(messages: Iterable[bytes]) -> Iterator[tuple[list[int], list[bytes]]
     """
     for message in messages:
         head, *rows = message.split(b"\n")
-        given = json.loads(head)
-        if "refused" in given:
-            raise QueriesRefusedError({int(number): reason for number, reason in given["refused"].items()})
-        if "failed" in given:
-            raise raised(given["failed"])
-        yield given["numbers"], rows
+        header = json.loads(head)
+        if "refused" in header:
+            raise QueriesRefusedError({int(number): reason for number, reason in header["refused"].items()})
+        if "failed" in header:
+            raise raised(header["failed"])
+        yield header["numbers"], rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,17 +442,17 @@ class QueryClient:
         Raises:
             Unavailable: there is none; see :meth:`newest`.
         """
-        known, now = self._known, time.monotonic()
-        if now > known.since + _KNOWN_SECONDS:
-            known = self._located(seconds)
-        if not known.record:
+        located, now = self._known, time.monotonic()
+        if now > located.since + _KNOWN_SECONDS:
+            located = self._located(seconds)
+        if not located.record:
             raise Unavailable("the stream has just started: it has not completed a round yet")
-        if not known.actors:
+        if not located.actors:
             raise Gone("the stream's slots are moving: try again")
         best = None
         with suppress(Unavailable):  # where that is may be not known yet
-            best = known.actors.get(_slot_of(query, self._version(known.record["version"], known.versions, now)))
-        others = list(dict.fromkeys(known.actors.values()))
+            best = located.actors.get(_slot_of(query, self._version(located.record["version"], located.versions, now)))
+        others = list(dict.fromkeys(located.actors.values()))
         heard = [address for address in (best, *others) if address is not None and self._silent.get(address, 0.0) < now]
         return heard[0] if heard else others[0]
 

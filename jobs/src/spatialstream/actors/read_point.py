@@ -157,15 +157,15 @@ class ReadPoints:
         Raises:
             Unavailable: the driver does not answer, or a version has been removed after it had.
         """
-        known = self.certain()
-        if known is not None:
-            return known
+        located = self.certain()
+        if located is not None:
+            return located
         told = self._ask(seconds)
         try:
-            self._known = known = None if told is None else LocatedReadPoint.of(told, self._world)
+            self._known = located = None if told is None else LocatedReadPoint.of(told, self._world)
         except Missing:
             raise Gone("the stream has advanced meanwhile: try again") from None
-        return known
+        return located
 
     def certain(self) -> LocatedReadPoint | None:
         """The read point, if it is certain without the driver that no other round has been done since."""

@@ -120,7 +120,7 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
         ``stay``, ``ask`` (stay, but not trusted), ``end``, or ``lost`` (exit with an error).
         """
         worked = {int(item): float(seconds) for item, seconds in message["worked"].items()}
-        asked = np.array(message["asked"], float).reshape(self.asked.shape)
+        query_counts = np.array(message["asked"], float).reshape(self.asked.shape)
         requests = np.array(message["requests"], np.int64).reshape(self.requests.shape)
         progress, memory = int(message["progress"]), int(message["memory"])
         with self._changed:
@@ -136,9 +136,9 @@ class ActorRegistry(flight.FlightServerBase):  # type: ignore[misc]
                     self._drop(other.name)  # this one has taken its place
                 self._actors[actor.name] = actor
                 self._tell()
-            self.asked = self.asked + asked - actor.asked
+            self.asked = self.asked + query_counts - actor.asked
             self.requests = self.requests + requests - actor.requests
-            actor.heard, actor.worked, actor.asked, actor.requests = time.monotonic(), worked, asked, requests
+            actor.heard, actor.worked, actor.asked, actor.requests = time.monotonic(), worked, query_counts, requests
             actor.memory = memory
             if progress != actor.progress:
                 actor.progress, actor.moved = progress, actor.heard

@@ -49,13 +49,13 @@ class Releases:
         self._doubt()
         calls = dict[Future[Any], tuple[str, list[int]]]()
         for actor in actors:
-            gone = sorted(item for item in self._held[actor.name] if placement.get(item) != actor.name)
-            if gone:
-                calls[self._ask(actor, gone, self._seconds)] = actor.name, gone
+            moved = sorted(item for item in self._held[actor.name] if placement.get(item) != actor.name)
+            if moved:
+                calls[self._ask(actor, moved, self._seconds)] = actor.name, moved
         for call in wait(calls, timeout=self._seconds).done:
             if call.exception() is None:
-                name, gone = calls[call]
-                self._held[name].difference_update(gone)
+                name, moved = calls[call]
+                self._held[name].difference_update(moved)
         self._doubt()
 
     def round_done(self, placement: Mapping[int, str]) -> None:

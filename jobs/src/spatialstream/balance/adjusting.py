@@ -1,7 +1,8 @@
-"""Strategies that adjust the index: FG (SSTD, section 5.3), SM and SH (Tornado, section 4.2).
+"""Strategies that adjust the index: FG (SSTD, section 5.3), SM and SH (Tornado, section 4.2), CM (PS2Stream, V-A).
 
 How an index is adjusted is up to its kind: of a QT-tree see :mod:`spatialstream.index.qt.adjuster`, of an A-Grid
-:mod:`spatialstream.index.a_grid.adjuster`. SM and SH keep each leaf on its slot. FG leaves it to FM where leaves go.
+:mod:`spatialstream.index.a_grid.adjuster`, of a kd^t-tree :mod:`spatialstream.index.kd_t.adjuster`. SM and SH keep each
+leaf on its slot, CM says where each goes. FG leaves that to FM.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["OBJECT", "Spent", "Tally", "UnitTimes", "object_seconds", "spread"]
+__all__ = ["OBJECT", "Spent", "UnitTimes", "WorkTotals", "object_seconds", "spread"]
 
 OBJECT = 8.0
 """Fixed cost of an object (looking up its terms and its cell), in candidates: 250 ns per object and 30 ns per candidate
@@ -63,7 +63,7 @@ class UnitTimes:
 
 
 @dataclass(slots=True)
-class Tally:
+class WorkTotals:
     """The parts of the time of some slots in some rounds, and what it was spent for.
 
     Attributes:
@@ -78,7 +78,7 @@ class Tally:
     matches: int = 0
     asks: int = 0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: WorkTotals) -> None:
         """Add those of others."""
         for part in fields(Spent):
             setattr(self.spent, part.name, getattr(self.spent, part.name) + getattr(other.spent, part.name))

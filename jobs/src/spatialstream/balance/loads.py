@@ -149,13 +149,13 @@ def asked_of(index: GlobalIndex, counts: LeafCounts, statistics: Statistics) -> 
     spread = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-300)
     total = counts.queries.sum(axis=1, keepdims=True)
     few = _FEW * likely.any(axis=1, keepdims=True)
-    came = (counts.queries + few * spread) * total / np.maximum(total + few, 1e-300)
+    arrivals = (counts.queries + few * spread) * total / np.maximum(total + few, 1e-300)
     continuous = counts.queries.copy()
     here = _EVERYWHERE[statistics.queries[_EVERYWHERE] > 0]
     if len(here):
         continuous[here] *= index.by_leaf(statistics, statistics.shares)[here]
     a_ms = float(statistics.queries.sum()) / max(statistics.span, 1.0) or 1.0  # arrivals of queries of all types per ms
-    result: Floats = np.where(IS_CONTINUOUS[: len(TYPES), np.newaxis], continuous, came / counts.span) / a_ms
+    result: Floats = np.where(IS_CONTINUOUS[: len(TYPES), np.newaxis], continuous, arrivals / counts.span) / a_ms
     return result
 
 

@@ -292,13 +292,13 @@ def _time(option: Option) -> tuple[float, bool, int]:
 
 
 def _reason(taken: Option, other: Option | None, best: Option) -> str:
-    said = f"the slowest slot of {_named(taken)} needs {taken.seconds:.3g} s for what the sample stands for"
+    text = f"the slowest slot of {_named(taken)} needs {taken.seconds:.3g} s for what the sample stands for"
     if other is not None:
-        said += f", that of {_named(other)} {other.seconds:.3g} s"
+        text += f", that of {_named(other)} {other.seconds:.3g} s"
     if taken is not best:
         whom = "that" if best is other else f"the least, {best.seconds:.3g} s of {_named(best)}"
-        said += f"; within {TIE:.0%} of {whom}, a QT-tree is taken first, then fewer leaves"
-    return said
+        text += f"; within {TIE:.0%} of {whom}, a QT-tree is taken first, then fewer leaves"
+    return text
 
 
 def _named(option: Option) -> str:
@@ -313,12 +313,12 @@ class _Trial:
 
     def __init__(self, judge: Sample, slots: int, costs: Costs) -> None:
         self._slots, self._costs, self._objects = slots, costs, judge.objects
-        self._weights, asked = judge.counts()
+        self._weights, query_weights = judge.counts()
         code, join = judge.queries.code, WordJoin(judge.space, judge.objects, self._weights)
 
         def some(chosen: Any) -> tuple[QueryBatch, Floats]:
             rows = np.flatnonzero(chosen)
-            return judge.queries.take(rows), asked[rows]
+            return judge.queries.take(rows), query_weights[rows]
 
         continuous, weight = some(IS_CONTINUOUS[code])
         ago = np.maximum(

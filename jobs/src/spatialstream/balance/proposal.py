@@ -1,6 +1,6 @@
 """A proposal: a routing version that restores load balance, and the effects of adopting it (SSTD, section 5.1).
 
-Of PM, FM, FG, SM, SH and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
+Of PM, FM, FG, SM, SH, CM and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
 this order, each only if the previous one would not restore balance. If none would, the one that comes closest is
 proposed, with a note that says so. A strategy can also be requested by name. A proposal is bound to the version that it
 was computed from; its id depends on that version's number, the strategy and the contents of the new version.
@@ -184,8 +184,8 @@ def propose(
         settings: λ, ε and the maximum number of leaves.
         strategy: "auto", or one of the index's strategies, which is then proposed whether or not it is needed or helps.
         number: number of the new version; by default the next one.
-        sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM and SH need
-            some object in it.
+        sample: the sample that J was computed from. Without a large enough one, no index is rebuilt; SM, SH and
+            CM need some object in it.
         kind: the kind of index that a rebuild makes, or :data:`~spatialstream.index.kinds.AUTO`: the planner chooses
             it; None: the version's.
 
@@ -285,13 +285,13 @@ class _Attempts:
             raise SettingError("strategy", f"{problem}; try again later")
         planned = self._planned(sample)
         check_sample(_made(self.version, self.kind), sample.objects, sample.queries)
-        made = rebuild(self.version, self.counts, sample, self.statistics, self.settings, planned)
+        rebuilt = rebuild(self.version, self.counts, sample, self.statistics, self.settings, planned)
         note = f"from {len(sample.objects):,} objects and {len(sample.queries):,} queries"
         reason = "" if planned is None else planned.reason
         if reason:
             note += f"; {reason}"
-        index, changes = made.index, made.index.composition()
-        proposal = self._proposal("rebuild", index, made.mapping, index.leaves.load, made.origins, changes, note)
+        index, changes = rebuilt.index, rebuilt.index.composition()
+        proposal = self._proposal("rebuild", index, rebuilt.mapping, index.leaves.load, rebuilt.origins, changes, note)
         return replace(proposal, reason=reason)
 
     def _planned(self, sample: Sample) -> Plan | None:
@@ -337,16 +337,16 @@ def usable(
 ) -> list[str]:
     """The strategies that can be applied to a version with this sample; ``kind`` as in :func:`propose`."""
     objects = 0 if sample is None else len(sample.objects)
-    missing = set(STRATEGIES) - set(_strategies(version, kind))
+    unavailable = set(STRATEGIES) - set(_strategies(version, kind))
     if objects < ENOUGH:
-        missing.add("rebuild")
+        unavailable.add("rebuild")
     elif sample is not None:
         made = kind_named(_made(version, kind)).implementation
         if made.lacking(sample.objects, sample.queries):
-            missing.add("rebuild")
+            unavailable.add("rebuild")
     if not objects:
-        missing |= kind_named(version.index.kind).implementation.sampled
-    return [each for each in strategies if each not in missing]
+        unavailable |= kind_named(version.index.kind).implementation.sampled
+    return [each for each in strategies if each not in unavailable]
 
 
 def _made(version: RoutingVersion, kind: str | None) -> str:

@@ -88,16 +88,16 @@ def rebuild(
     """
     implementation = kind_named(version.index.kind if plan is None else plan.kind).implementation
     slots, leaves = version.slots, len(version.index.leaves) if plan is None else plan.leaves
-    asked = asked_of(version.index, counts, statistics)
-    known = expected(version.index, statistics)
+    query_rates = asked_of(version.index, counts, statistics)
+    before = expected(version.index, statistics)
     while True:
         index, placed = implementation.place(sample.objects, leaves, statistics, slots)
         origins = _origins(version.index, index, sample)
         objects, rate = (origins.carry_objects(each) for each in (counts.objects, counts.rate))
         cells = statistics.cells_of(index.leaves.box)
         now = expected(index, statistics) if statistics.queries.any() else None
-        if asked is not None:
-            now = origins.carry_asked(asked, known, expected(index, statistics))
+        if query_rates is not None:
+            now = origins.carry_asked(query_rates, before, expected(index, statistics))
         loads = statistics.workloads(cells, objects, rate, index.coverage(statistics, cells), now)
         if implementation.placed is None:
             mapping = full_mapping(loads, slots, origins, version.mapping, counts.continuous)
@@ -135,7 +135,7 @@ def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
     order = np.lexsort((each, -saved / np.maximum(loads, 1e-300)))
     waiting, before = order[saved[order] > 0.0].tolist(), -1
     while len(waiting) != before:  # a leaf that moves may make room for another
-        before, left = len(waiting), []
+        before, deferred = len(waiting), []
         for leaf in waiting:
             source, target, load = result[leaf], home[leaf], loads[leaf]
             if totals[source] - load >= low and totals[target] + load <= high:
@@ -143,8 +143,8 @@ def settle(mapping: Codes, loads: Floats, kept: Floats) -> Codes:
                 totals[target] += load
                 result[leaf] = target
             else:
-                left.append(leaf)
-        waiting = left
+                deferred.append(leaf)
+        waiting = deferred
     return result
 
 

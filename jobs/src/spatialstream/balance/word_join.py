@@ -141,9 +141,9 @@ class WordJoin:
 
     def _groups(self, queries: QueryBatch) -> _Groups:
         """The groups of all queries. What has a word that no object has is left out."""
-        found = expanded(queries.keywords)
-        known = pc.fill_null(pc.index_in(found.groups.vocabulary, self._objects.terms.vocabulary), _NO_WORD)
-        word, offsets = numpy_view(known)[found.groups.codes], found.groups.offsets.astype(np.int64)
+        expressions = expanded(queries.keywords)
+        codes = pc.fill_null(pc.index_in(expressions.groups.vocabulary, self._objects.terms.vocabulary), _NO_WORD)
+        word, offsets = numpy_view(codes)[expressions.groups.codes], expressions.groups.offsets.astype(np.int64)
         often = np.where(word == _NO_WORD, 0, self._frequency[word] if len(self._frequency) else 0)
         size = np.diff(offsets)
         owner = np.repeat(np.arange(len(size)), size)
@@ -153,5 +153,5 @@ class WordJoin:
         count = np.full(len(size), len(self._objects))
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._frequency)])
         first[size > 0], count[size > 0] = starts[np.maximum(word[rarest], 0)], often[rarest]
-        kept = count > 0
-        return _Groups(found.owner.astype(np.int64)[kept], first[kept], count[kept])
+        nonempty = count > 0
+        return _Groups(expressions.owner.astype(np.int64)[nonempty], first[nonempty], count[nonempty])

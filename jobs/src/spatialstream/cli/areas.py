@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import known, kubernetes, live
+from spatialstream.cli import kubernetes, live, stored_settings
 from spatialstream.cli import options as shared
 from spatialstream.connectors.program import program
 from spatialstream.model.space import Space
@@ -54,7 +54,7 @@ def _verb(verbs: Any, name: str, text: str, function: Any) -> argparse.ArgumentP
     shared.add_polygon_vertices(parser)
     kubernetes.add_cluster(parser)
     parser.add_argument("--quiet", action="store_true", help="print only what was asked for, and errors")
-    known.add_store(parser)
+    stored_settings.add_store(parser)
     parser.set_defaults(function=function)
     return parser
 
@@ -81,7 +81,7 @@ def areas_of(options: argparse.Namespace, space: Space | None = None) -> Areas:
 
 def _near(options: argparse.Namespace) -> Areas:
     """The areas of the live stream, in its own space and with its own limit."""
-    known.complete(options)
+    stored_settings.complete(options)
     return areas_of(options)
 
 

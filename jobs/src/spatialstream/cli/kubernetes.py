@@ -172,12 +172,12 @@ class Kubectl:
         )
         conversation = _Conversation(process, files)
         try:
-            status, own = conversation.hold(stdin)
+            status, errors = conversation.hold(stdin)
         finally:
             _end(process)
             conversation.end()
-        if status and own:
-            raise self._failure(own)
+        if status and errors:
+            raise self._failure(errors)
         return status
 
 
@@ -270,12 +270,12 @@ def resource(kubectl: Kubectl, name: str) -> dict[str, Any]:
     Raises:
         SettingError: there is none of this name.
     """
-    found = kubectl.read("get", RESOURCE, name, "--ignore-not-found")
-    if found is None:
+    record = kubectl.read("get", RESOURCE, name, "--ignore-not-found")
+    if record is None:
         others = kubectl.read("get", RESOURCE) or {}
         names = ", ".join(each["metadata"]["name"] for each in others.get("items", ())) or "none"
         raise SettingError("stream", f"there is no SpatialStream {name!r} in {kubectl.place}; it has: {names}")
-    return dict(found)
+    return dict(record)
 
 
 def space_and_rule(spec: Mapping[str, Any], space: Space | None) -> tuple[Space, TermRule]:
@@ -292,6 +292,7 @@ def space_and_rule(spec: Mapping[str, Any], space: Space | None) -> tuple[Space,
         properties,
         tuple(spec.get("fields", ())),
         spec.get("serves", EVERYTHING),
+        terms.get("counts", False),
     )
 
 
@@ -318,16 +319,16 @@ def driver_pod(kubectl: Kubectl, name: str, first: str = "router") -> str:
         SettingError: there is no such SpatialStream.
         RunError: neither of its drivers runs.
     """
-    wanted = sorted((f"{name}-router", f"{name}-worker"), key=lambda each: not each.endswith(first))
-    found = kubectl.read("get", "pods", *wanted, "--ignore-not-found") or {}
-    pods = {pod["metadata"]["name"]: pod for pod in found.get("items", [found] if "metadata" in found else [])}
-    for each in wanted:
+    pod_names = sorted((f"{name}-router", f"{name}-worker"), key=lambda each: not each.endswith(first))
+    response = kubectl.read("get", "pods", *pod_names, "--ignore-not-found") or {}
+    pods = {pod["metadata"]["name"]: pod for pod in response.get("items", [response] if "metadata" in response else [])}
+    for each in pod_names:
         if each in pods and running(pods[each]):
             return each
     status = resource(kubectl, name).get("status", {})
     told = [each["message"] for each in status.get("conditions", ()) if each["type"] == "Ready" and each.get("message")]
     raise RunError(
-        f"neither {wanted[0]} nor {wanted[1]} runs, and a command needs one of them to run in; "
+        f"neither {pod_names[0]} nor {pod_names[1]} runs, and a command needs one of them to run in; "
         f"the stream is {status.get('phase', 'not reconciled yet by the operator')}"
         + "".join(f": {each}" for each in told)
     )

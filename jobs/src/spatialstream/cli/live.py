@@ -121,16 +121,16 @@ def _topic(text: str) -> tuple[str, str]:
 def add_store(parser: argparse.ArgumentParser, default: str | None = ZOOKEEPER) -> None:
     """Add ``--zookeeper``, ``--zookeeper-credentials``, and for TLS ``--zookeeper-ca``, ``-certificate``, ``-key``."""
     add = parser.add_argument
-    known = _environment("zookeeper", default)
-    add("--zookeeper", default=known, metavar="HOST:PORT,...", help=f"ZooKeeper (default {known or ZOOKEEPER})")
-    known, text = _environment("zookeeper_credentials"), "a file with user:password, for digest authentication"
-    add("--zookeeper-credentials", type=Path, default=known, metavar="FILE", help=text)
+    value = _environment("zookeeper", default)
+    add("--zookeeper", default=value, metavar="HOST:PORT,...", help=f"ZooKeeper (default {value or ZOOKEEPER})")
+    value, text = _environment("zookeeper_credentials"), "a file with user:password, for digest authentication"
+    add("--zookeeper-credentials", type=Path, default=value, metavar="FILE", help=text)
     text = "connect by TLS, and trust servers whose certificates these authorities signed (PEM)"
     add("--zookeeper-ca", type=Path, default=_environment("zookeeper_ca"), metavar="FILE", help=text)
-    known, text = _environment("zookeeper_certificate"), "client certificate for TLS (PEM)"
-    add("--zookeeper-certificate", type=Path, default=known, metavar="FILE", help=text)
-    known = _environment("zookeeper_key")
-    add("--zookeeper-key", type=Path, default=known, metavar="FILE", help="key of the client certificate (PEM)")
+    value, text = _environment("zookeeper_certificate"), "client certificate for TLS (PEM)"
+    add("--zookeeper-certificate", type=Path, default=value, metavar="FILE", help=text)
+    value = _environment("zookeeper_key")
+    add("--zookeeper-key", type=Path, default=value, metavar="FILE", help="key of the client certificate (PEM)")
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
@@ -141,7 +141,7 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     checkpoint = shared.storage("checkpoint")
     parser.add_argument("--checkpoint", type=checkpoint, required=True, metavar="DIR|URL", help=text)
     add = parser.add_argument_group(
-        "the stream (the same for router and worker, and fixed for its whole incarnation)"
+        "the stream (the same for router and worker; cannot change while the stream exists)"
     ).add_argument
     add("--slots", type=shared.count, default=4, metavar="N", help="worker slots (default %(default)s)")
     text = "parallel tasks of the router (default 2)"
@@ -393,7 +393,9 @@ def begin(options: argparse.Namespace, settings: StreamSettings) -> Iterator[Beg
 
 def run(options: argparse.Namespace, job: RouterJob | WorkerJob) -> None:
     """Run a job until it is interrupted or ends."""
-    with stopping(options, job.stop, grace=_GRACE):
+    from spatialstream.connectors.process_memory import free_pages_released
+
+    with stopping(options, job.stop, grace=_GRACE), free_pages_released():
         say(options, f"{options.command} of {options.stream}: starting")
         job.run()
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import dry_run, known, live
+from spatialstream.cli import dry_run, live, stored_settings
 from spatialstream.cli import options as shared
 from spatialstream.cli.areas import areas_of
 from spatialstream.cli.run import unknown_text
@@ -69,14 +69,14 @@ def add_parser(commands: Any) -> None:
     add("--settle", type=float, default=5.0, metavar="S", help=text)
     add("--json", type=Path, metavar="FILE", help="write the report to this file too")
     add("--quiet", action="store_true", help="print only the report and errors")
-    known.add_store(parser)
+    stored_settings.add_store(parser)
     parser.set_defaults(function=_load)
 
 
 def _load(options: argparse.Namespace) -> int:
     import json
 
-    told = known.complete(options)
+    from_stream = stored_settings.complete(options)
     files = [] if options.objects is None else shared.input_files(options, [options.objects])
     if options.dry_run and files:
         return dry_run.show(options, files)
@@ -92,9 +92,9 @@ def _load(options: argparse.Namespace) -> int:
         raise SettingError("rate", "--now requires a rate of objects a second")
     connection = live.connection(options)
     rule = shared.term_rule(options)
-    fields = rule.fields if told else rule.fields or None
-    asked = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=fields))
-    of_objects = replace(asked, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
+    fields = rule.fields if from_stream else rule.fields or None
+    settings = StreamSettings(options.stream, space=options.space, rule=replace(rule, fields=fields))
+    of_objects = replace(settings, rule=replace(rule, fields=(TEXT,)))  # so that texts are sent as they are
     watermarks = not options.no_watermarks
     sender = Sender(connection, options.stream, options.space, options.rate, options.batch, watermarks=watermarks)
     generated = options.now and options.objects is None
@@ -106,7 +106,7 @@ def _load(options: argparse.Namespace) -> int:
         objects, refused["objects"] = read_objects(files, of_objects, options.columns, unit, layout)
     if options.queries is not None:
         options.queries = _with_areas(options, options.queries)
-        queries, refused["queries"] = read_queries(options.queries, asked, unit)
+        queries, refused["queries"] = read_queries(options.queries, settings, unit)
     _tell_refused(options, refused, {"objects": len(objects), "queries": len(queries)})
     unknown = refused["objects"].unknown if files else {}
     if unread := unknown_text(unknown):
@@ -170,12 +170,14 @@ def _tell_refused(options: argparse.Namespace, refused: Mapping[str, Refused], u
     if nothing:
         reasons = [told for kind in nothing for told in told_reasons(refused[kind].reasons)]
         raise AllRejected("\n  ".join([f"{all_rejected(nothing)}, and nothing is sent", *reasons]))
-    for kind, each in refused.items():
-        if each.count:
-            total = each.count + usable[kind]
-            much = 10 * each.count > total
-            reasons = told_reasons(each.reasons) if much else []
-            live.say(options, "\n  ".join([f"{each.count:,} of {total:,} {kind} are rejected, and not sent", *reasons]))
+    for kind, refusals in refused.items():
+        if refusals.count:
+            total = refusals.count + usable[kind]
+            much = 10 * refusals.count > total
+            reasons = told_reasons(refusals.reasons) if much else []
+            live.say(
+                options, "\n  ".join([f"{refusals.count:,} of {total:,} {kind} are rejected, and not sent", *reasons])
+            )
 
 
 def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBatch) -> int | None:
@@ -183,7 +185,7 @@ def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBa
 
     None with ``--now``, or if the stream cannot be read.
     """
-    from spatialstream.client.before import latest_objects, look_exchanged, reached
+    from spatialstream.client.topic_ends import latest_objects, look_exchanged, reached
 
     try:
         given = options.objects is not None and options.space.geographic
@@ -197,11 +199,11 @@ def _look(options: argparse.Namespace, connection: Connection, objects: ObjectBa
 
 
 def _late(objects: ObjectBatch, queries: QueryBatch, reached: int | None) -> dict[str, int]:
-    """Count the records that are not later than the stream's clock was before they were sent; ``upto`` is the clock."""
+    """Count the records that are not later than the stream's clock was before they were sent; ``watermark`` is that."""
     if reached is None:
         return {}
     late = {"objects": int((objects.t <= reached).sum()), "queries": int((queries.t <= reached).sum())}
-    return late | {"upto": reached} if any(late.values()) else {}
+    return late | {"watermark": reached} if any(late.values()) else {}
 
 
 def own_rows(queries: QueryBatch) -> Callable[[str, str], bool]:
@@ -242,7 +244,7 @@ def _print(report: dict[str, Any], now: bool) -> None:
     if any(report["rejected"].values()):
         print("rejected  " + ", ".join(f"{count:,} {kind}" for kind, count in report["rejected"].items() if count))
     if late := report["late"]:
-        at = datetime.fromtimestamp(late["upto"] / 1000, UTC).isoformat(timespec="milliseconds")
+        at = datetime.fromtimestamp(late["watermark"] / 1000, UTC).isoformat(timespec="milliseconds")
         print(f"late      {late['objects']:,} objects and {late['queries']:,} queries: the stream's clock was at {at}.")
         print("          Late records count from their arrival: a late object matches continuous queries registered by")
         print("          then whose lifetime includes the object's time; earlier result rows are not changed")

@@ -155,13 +155,13 @@ class _Requests(_ReadAtScrape[Requests]):
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Implement :class:`Collector`."""
         text = "Requests to the object store of the state."
-        made = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
+        counter = CounterMetricFamily("spatialstream_storage_requests", text, labels=["method"])
         text = "Bytes of files transferred by requests to the object store."
         size = CounterMetricFamily("spatialstream_storage_bytes", text, labels=["method"])
         for method, (count, carried) in zip(REQUESTS, self._read().tolist(), strict=True):
-            made.add_metric([method], count)
+            counter.add_metric([method], count)
             size.add_metric([method], carried)
-        yield made
+        yield counter
         yield size
 
 
@@ -202,15 +202,15 @@ class _SnapshotQueries(_ReadAtScrape[Counts]):
     def collect(self) -> Iterator[Metric]:
         """Implement :class:`Collector`."""
         text = "Snapshot queries answered between rounds."
-        asked = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
+        counter = CounterMetricFamily("spatialstream_snapshot_queries", text, labels=["type", "outcome"])
         text = "Time of an actor for its part of a query's answer."
         times = HistogramMetricFamily("spatialstream_snapshot_query_seconds", text, labels=["type"])
         for kind, counts in zip(ASKED, self._read().tolist(), strict=True):
             for outcome, count in zip(OUTCOMES, counts, strict=False):
-                asked.add_metric([kind, outcome], count)
+                counter.add_metric([kind, outcome], count)
             upto = accumulate(counts[len(OUTCOMES) : -1])
             times.add_metric([kind], list(zip(map(floatToGoString, LIMITS), upto, strict=True)), counts[-1])
-        yield asked
+        yield counter
         yield times
 
 
@@ -239,11 +239,11 @@ class RouterMetrics:
         self._records = series.counter("records", "Records accepted.", "kind")
         self._messages = series.counter("messages", "Messages read by epochs.", "kind")
         self._rejected = series.counter("rejected", "Records rejected.", "kind", "reason")
-        self._left = series.counter("left_out", "Records quarantined from failing epochs.")
+        self._quarantined = series.counter("quarantined", "Records quarantined from failing epochs.")
         self._dropped = series.counter("dropped", "Objects dropped, because no continuous query can match them.")
         text = "Objects with an unknown field since the stream began, for the most frequent fields."
         self._unknown = series.gauge("unknown_field_objects", text, "field")
-        self._clock = series.gauge("clock_seconds", "Watermark of the last epoch.")
+        self._watermark = series.gauge("watermark_seconds", "Watermark of the last epoch.")
         self._held = series.gauge("held_seconds", "How far the latest timestamp read is ahead of the watermark.")
         self._active = series.gauge("active_version", "Number of the routing version of the last epoch.")
         text = "Number of the pending routing version; -1 if there is none."
@@ -287,15 +287,15 @@ class RouterMetrics:
             self._read[intake.partition] = intake.last
             for reason, count in intake.reasons.items():
                 self._rejected.labels(kind, reason).inc(count)
-            self._left.inc(intake.left)
-        self._left.inc(epoch.revision)
+            self._quarantined.inc(intake.quarantined)
+        self._quarantined.inc(epoch.revision)
         if any(intake.unknown for intake in record.intakes):
             self._unknown.clear()
             self._unknown.labels("").set(0)
             for name, count in record.unknown.items():
                 self._unknown.labels(name).set(count)
         if epoch.watermark > NEVER:
-            self._clock.set(epoch.watermark / 1000)
+            self._watermark.set(epoch.watermark / 1000)
             latest = max((clock.t for clock in record.clocks.partitions.values()), default=epoch.watermark)
             self._held.set(max(0, latest - epoch.watermark) / 1000)
         self._active.set(epoch.version)
@@ -313,11 +313,11 @@ class _RoundSeries:
         self._delay = series.times("epoch_delay_seconds", text)
         self._round = series.gauge("round", "Number of the last round.")
         self._epoch = series.gauge("epoch", "Number of the last epoch whose results have been sent.")
-        self._clock = series.gauge("clock_seconds", "Watermark of the results that have been sent.")
+        self._watermark = series.gauge("watermark_seconds", "Watermark of the results that have been sent.")
         self._results = series.gauge("results_rows", "Result rows since the stream began.", "type")
         self._rejected = series.counter("rejected", "Queries that were not admitted.")
         self._repeated = series.gauge("repeated_queries", "Repeated registrations since the stream began.")
-        self._left = series.counter("left_out", "Records quarantined from failing rounds.")
+        self._quarantined = series.counter("quarantined", "Records quarantined from failing rounds.")
         self._version = series.gauge("active_version", "Number of the active routing version.")
         self._last = series.gauge("last_round_timestamp_seconds", "When the last round ended.")
         for kind in TYPES:
@@ -335,11 +335,11 @@ class _RoundSeries:
         order = record.round
         self._round.set(order.number)
         self._epoch.set(record.last)
-        self._clock.set(order.watermark / 1000)
+        self._watermark.set(order.watermark / 1000)
         self._version.set(order.version)
-        self._rejected.inc(summary.rejected - len(order.left))
+        self._rejected.inc(summary.rejected - len(order.quarantined))
         self._repeated.set(summary.counts.get("repeated", 0))
-        self._left.inc(len(order.left))
+        self._quarantined.inc(len(order.quarantined))
         for kind in TYPES:
             self._results.labels(kind).set(summary.counts.get(kind, 0))
         self._last.set(now)

@@ -29,6 +29,7 @@ from spatialstream.model.terms import (
     SERVES,
     SUBSCRIPTIONS,
     TermRule,
+    check_counts,
     extract_terms,
 )
 from spatialstream.model.times import TIME_UNITS, in_milliseconds, looks_like, parse_duration
@@ -68,6 +69,7 @@ _TERM_DEFAULTS: Mapping[str, Any] = {
     "query_words": QUERY_WORDS,
     "polygon_vertices": POLYGON_VERTICES,
     "ranking": False,
+    "term_counts": False,
     "fields": (),
 }
 _SHOWN_FILES = 5
@@ -143,8 +145,10 @@ def add_terms(parser: argparse.ArgumentParser) -> None:
     add_polygon_vertices(parser)
     ranked = listed(lambda kind: kind.is_ranked)
     add("--ranking", action="store_true", help=f"count how many objects have each word, by which {ranked} rank")
+    text = f"count how often a text has each word, too, so that {ranked} weigh words by that; needs --ranking"
+    add("--term-counts", action="store_true", help=text)
     text = (
-        "a property of objects, which queries may ask of (where): NAME:keyword, :number, :time or :boolean; repeatable"
+        "a property of objects, for conditions of queries (where): NAME:keyword, :number, :time or :boolean; repeatable"
     )
     add("--property", action="append", default=[], metavar="NAME:TYPE", dest="properties", help=text)
     text = "fields of objects that are kept, so that rows show them: text, and names of properties (default: none)"
@@ -178,7 +182,7 @@ def add_polygon_vertices(parser: argparse.ArgumentParser) -> None:
 def term_rule(options: argparse.Namespace) -> TermRule:
     """Build the term rule from the options of :func:`add_terms`, for fields of which there may be ``--columns``.
 
-    If the stream has told its rule (:mod:`~spatialstream.cli.known`), it is that.
+    If the stream has told its rule (:mod:`~spatialstream.cli.stored_settings`), it is that.
     """
     known: TermRule | None = getattr(options, "rule", None)
     if known is not None:
@@ -195,7 +199,8 @@ def term_rule(options: argparse.Namespace) -> TermRule:
     properties = Properties.parse(options.properties)
     kept = parse_fields(options.fields, properties)
     serves = getattr(options, "serves", EVERYTHING)
-    rule = TermRule(words, options.min_term_length, *limits, properties, kept, serves)
+    rule = TermRule(words, options.min_term_length, *limits, properties, kept, serves, options.term_counts)
+    check_counts(rule)
     check_fields(getattr(options, "columns", {}), rule)
     return rule
 
@@ -229,12 +234,13 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the options of :func:`layout`."""
     add = parser.add_argument
     text = "what separates columns: , ; | or tab (default: found in the header)"
-    add("--separator", metavar="MARK", help=text)
+    add("--separator", metavar="CHAR", help=text)
     add("--no-header", action="store_true", help="the first line names no columns; their names are 1, 2, ...")
     text = 'csv or none: whether " encloses cells (default: csv, but none where tabs separate the columns)'
     add("--quotes", choices=("csv", "none"), metavar="KIND", help=text)
-    add("--time-format", metavar="FORMAT", help="of the objects' times, as strptime has it: %%d/%%m/%%Y %%H:%%M")
-    add("--time-zone", metavar="ZONE", help="of the objects' times that name none: Europe/Berlin (default UTC)")
+    add("--time-format", metavar="FORMAT", help="strptime format of the objects' times, such as %%d/%%m/%%Y %%H:%%M")
+    text = "time zone of objects' times that name none, such as Europe/Berlin (default UTC)"
+    add("--time-zone", metavar="ZONE", help=text)
     text = "time of all objects, which then have no t: 2026-01-01T12:00Z, or now (a run of which cannot be resumed)"
     add("--at", metavar="TIME", help=text)
 
@@ -346,5 +352,5 @@ def _in_unit(at: str, unit: str) -> str:
     """
     converted = in_milliseconds(at, unit)
     if isinstance(converted, int) and unit != "ms" and looks_like(np.array([converted])) is not None:
-        raise SettingError("at", f"{at} is none of this age in {unit}, the unit of times; give RFC 3339")
+        raise SettingError("at", f"{at} is no recent time in {unit}, the unit of times; give RFC 3339")
     return str(converted)

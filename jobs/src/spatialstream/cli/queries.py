@@ -56,16 +56,16 @@ def _list(options: argparse.Namespace) -> int:
     if kubernetes.asked(options):
         return kubernetes.run_in_pod(options, ["list", *kubernetes.again(options, "area", "outdated", "json")])
     with live.stream(options) as stream:
-        found = [
+        listed = [
             _record(each)
             for each in stream.area_queries()
             if options.area in (None, each.area) and not (options.outdated and each.geometry is GeometryState.CURRENT)
         ]
     if options.json:
-        for each in found:
+        for each in listed:
             print(json.dumps(each, ensure_ascii=False))
-    elif found:
-        print("\n".join(_table(found)))
+    elif listed:
+        print("\n".join(_table(listed)))
     return 0
 
 

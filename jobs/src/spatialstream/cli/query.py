@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.cli import known, kubernetes, live
+from spatialstream.cli import kubernetes, live, stored_settings
 from spatialstream.cli import options as shared
 from spatialstream.cli.areas import areas_of
 from spatialstream.cli.results import print_row
@@ -131,7 +131,7 @@ def _query(options: argparse.Namespace) -> int:
         found = kubernetes.resource(kubernetes.Kubectl.of(options), options.stream)
         space, rule = kubernetes.space_and_rule(found["spec"], options.space)
     else:
-        space, rule = known.settings(options)
+        space, rule = stored_settings.settings(options)
     records = check_queries(checked, space, rule)
     if not remote:
         if checked != records_read:

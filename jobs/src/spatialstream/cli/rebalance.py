@@ -129,16 +129,16 @@ def _settled(store: RoutingStore, deadline: float, options: argparse.Namespace) 
     while True:
         state = store.state()
         if state.pending is not None and not options.dry_run:
-            missing = f"version {state.pending.number} is pending (proposal {state.pending.proposal})"
+            reason = f"version {state.pending.number} is pending (proposal {state.pending.proposal})"
         elif (load := read_load(store)).version != state.active.number:
-            missing = f"the load statistics are of version {load.version}, and {state.active.number} is active"
+            reason = f"the load statistics are of version {load.version}, and {state.active.number} is active"
         else:
             return state, load
         if time.monotonic() >= deadline:
-            raise SettingError("stream", f"{missing}; try again in a few seconds")
-        if missing != reported:
-            reported = missing
-            live.say(options, f"{missing}; waiting")
+            raise SettingError("stream", f"{reason}; try again in a few seconds")
+        if reason != reported:
+            reported = reason
+            live.say(options, f"{reason}; waiting")
         time.sleep(_POLL)
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
-from spatialstream.connectors.owned import MADE
+from spatialstream.connectors.owned import CREATED_TOPICS
 from spatialstream.model.errors import SettingError, SpatialStreamError, StateError, Unavailable
 
 if TYPE_CHECKING:
     from spatialstream.connectors.contracts import Storage
     from spatialstream.connectors.kafka import Connection
     from spatialstream.store.zookeeper import ZooKeeperStore
-    from spatialstream.stream.made import Made
+    from spatialstream.stream.created_topics import CreatedTopics
 
 __all__ = ["add_parser"]
 
@@ -50,38 +50,40 @@ def add_parser(commands: Any) -> None:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    connection, made = live.connection(options), None
+    connection, created = live.connection(options), None
     if options.checkpoint is not None:
         check_checkpoint(options.checkpoint, options.stream)
-        made = _made(options.checkpoint)
+        created = _created_topics(options.checkpoint)
     with ExitStack() as held:
         store = held.enter_context(live.store(options))
         _hold(store, held)
-        _check_incarnation(store, options, made)
-        parts = (partial(_remove_topics, connection, store, made), partial(_forget, store), _empty_checkpoint)
+        _check_incarnation(store, options, created)
+        parts = (partial(_remove_topics, connection, store, created), partial(_forget, store), _empty_checkpoint)
         failed = [error for part in parts if (error := _tried(part, options)) is not None]
     if failed:
         for error in failed[:-1]:
             print(f"spatialstream: {error}", file=sys.stderr)
         raise failed[-1]
     if options.checkpoint is not None:
-        options.checkpoint.delete([MADE])
+        options.checkpoint.delete([CREATED_TOPICS])
     return 0
 
 
-def _made(storage: Storage) -> Made | None:
+def _created_topics(storage: Storage) -> CreatedTopics | None:
     """Read the checkpoint's record of topics and of the stream's incarnation; None if it has none."""
     from spatialstream.connectors.owned import STREAM
     from spatialstream.stages.state import get_json
-    from spatialstream.stream.made import Made, read_made
+    from spatialstream.stream.created_topics import CreatedTopics, read_created_topics
 
-    known = None
+    record = None
     with contextlib.suppress(StateError):  # damaged: no topic is known to belong to the stream
-        known = read_made(storage)
+        record = read_created_topics(storage)
     with contextlib.suppress(StateError, LookupError, TypeError):  # missing or damaged: nothing more is known
         marker = get_json(storage, STREAM.marker)
-        return Made(marker["stream"], str(marker.get("incarnation", "")), {} if known is None else known.topics)
-    return known
+        return CreatedTopics(
+            marker["stream"], str(marker.get("incarnation", "")), {} if record is None else record.topics
+        )
+    return record
 
 
 def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
@@ -95,13 +97,13 @@ def _hold(store: ZooKeeperStore, held: ExitStack) -> None:
             held.enter_context(store.lease(job)).acquire(live.LEASE_PATIENCE)
 
 
-def _check_incarnation(store: ZooKeeperStore, options: argparse.Namespace, made: Made | None) -> None:
+def _check_incarnation(store: ZooKeeperStore, options: argparse.Namespace, created: CreatedTopics | None) -> None:
     """Protect the ZooKeeper state of another incarnation: two clusters may have a stream of the same name.
 
     Raises:
         SettingError: the state belongs to another incarnation.
     """
-    known = {options.incarnation, None if made is None else made.incarnation} - {None}
+    known = {options.incarnation, None if created is None else created.incarnation} - {None}
     with contextlib.suppress(Unavailable):
         if not known or not store.versions() or (incarnation := store.state().incarnation) in known:
             return
@@ -129,26 +131,26 @@ def _forget(store: ZooKeeperStore, options: argparse.Namespace) -> None:
 
 
 def _remove_topics(
-    connection: Connection, store: ZooKeeperStore, made: Made | None, options: argparse.Namespace
+    connection: Connection, store: ZooKeeperStore, created: CreatedTopics | None, options: argparse.Namespace
 ) -> None:
     topics = connection.topics(options.stream)
     between = {topics.blocks, topics.epochs}
-    known = {} if made is None else made.topics
-    wanted = {name: each for name, each in known.items() if options.topics == "all" or name in between}
+    known = {} if created is None else created.topics
+    candidates = {name: each for name, each in known.items() if options.topics == "all" or name in between}
     used = dict.fromkeys(options.spare, "another stream uses it")
     trouble: Unavailable | None = None
     try:
-        used |= _used_by_others(connection, store) if wanted else {}
+        used |= _used_by_others(connection, store) if candidates else {}
     except Unavailable as error:  # whether other streams use the external topics is unknown then
         trouble = error
-        used |= dict.fromkeys(wanted.keys() - between, f"cannot check whether another stream uses it: {error}")
-    going = {name: each for name, each in wanted.items() if name not in used}
+        used |= dict.fromkeys(candidates.keys() - between, f"cannot check whether another stream uses it: {error}")
+    going = {name: each for name, each in candidates.items() if name not in used}
     removed = topics.remove(connection, going) if going else []
     live.say(options, f"topics removed: {', '.join(removed) or 'none'}")
-    for name in sorted({*wanted, *(topics.names.values() if options.topics == "all" else between)} - {*removed}):
+    for name in sorted({*candidates, *(topics.names.values() if options.topics == "all" else between)} - {*removed}):
         why = used.get(name, "it does not exist, or this stream did not create it")
         live.say(options, f"the topic {name} is kept: {why}")
-    if trouble is not None and wanted.keys() - between:
+    if trouble is not None and candidates.keys() - between:
         raise trouble
 
 
@@ -190,8 +192,8 @@ def check_checkpoint(storage: Storage, stream: str) -> None:
         STREAM.check(storage.path, "checkpoint")
     else:
         STREAM.check_storage(storage, "checkpoint")
-    made = _made(storage)
-    owner = stream if made is None else made.stream  # missing or damaged: no other owner is known
+    created = _created_topics(storage)
+    owner = stream if created is None else created.stream  # missing or damaged: no other owner is known
     if owner != stream:
         raise SettingError("checkpoint", f"{storage.place} belongs to the stream {owner!r}; nothing has been deleted")
 
@@ -208,9 +210,9 @@ def empty_checkpoint(storage: Storage) -> None:
     from spatialstream.connectors.owned import STREAM
 
     if not isinstance(storage, Folder):
-        return STREAM.empty_storage(storage, [MADE])
+        return STREAM.empty_storage(storage, [CREATED_TOPICS])
     try:
-        STREAM.empty(storage.path, [storage.path / MADE])
+        STREAM.empty(storage.path, [storage.path / CREATED_TOPICS])
         for lock in storage.path.glob("*.lock"):
             lock.unlink(missing_ok=True)
     except OSError as error:

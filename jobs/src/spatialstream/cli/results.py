@@ -65,7 +65,7 @@ def _results(options: argparse.Namespace) -> int:
         report=lambda text: live.say(options, text),
     )
     queries, types = set(options.query), set(options.type)
-    left = -1 if options.count is None else options.count
+    remaining = -1 if options.count is None else options.count
     try:
         with live.stopping(options) as stop:
             for row in results.rows(stop, patience):
@@ -75,8 +75,8 @@ def _results(options: argparse.Namespace) -> int:
                 if options.position is not None:
                     hand_over(stop)
                 results.written()
-                left -= 1
-                if left == 0:
+                remaining -= 1
+                if remaining == 0:
                     break
     finally:
         results.close()

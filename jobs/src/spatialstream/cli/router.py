@@ -66,8 +66,8 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.connectors.kafka_stream import KafkaChannel, KafkaSink, KafkaSource
     from spatialstream.kernels import compile_kernels
     from spatialstream.stream.bootstrap import FirstIndex, check_incarnation, ensure_first_version
+    from spatialstream.stream.created_topics import record_topics
     from spatialstream.stream.job import RouterJob
-    from spatialstream.stream.made import note_topics
 
     settings = live.settings(
         options,
@@ -93,16 +93,16 @@ def _run(options: argparse.Namespace) -> int:
         with live.actors(options, begun, world) as (session, engine):
             topics = connection.topics(options.stream)
             between = partial(topics.ids, connection, INTERNAL)
-            notes = note_topics(storage, options.stream, incarnation, {topics.blocks, topics.epochs}, between)
+            recorder = record_topics(storage, options.stream, incarnation, {topics.blocks, topics.epochs}, between)
             topics.ensure(
                 connection,
                 settings.slots,
                 options.object_partitions,
                 options.replicas,
                 settings.mergers,
-                made=notes.add,
+                made=recorder.add,
             )
-            notes.check(topics.ids(connection, CONTINUED))
+            recorder.check(topics.ids(connection, CONTINUED))
             first = FirstIndex(options.index, options.leaves, options.history, options.history_queries)
             report = partial(live.say, options)
             ensure_first_version(store, storage, settings, first, incarnation=incarnation, report=report)
@@ -149,4 +149,4 @@ def keep_limits(options: argparse.Namespace, store: RoutingStore, settings: Stre
         if read_limits(store) != limits:
             save_limits(store, limits)
     except (StateError, Unavailable) as error:
-        live.say(options, f"gateways are not told which times are taken: {error}")
+        live.say(options, f"gateways cannot know which times the stream accepts: {error}")

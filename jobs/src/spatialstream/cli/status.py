@@ -213,13 +213,13 @@ def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
         now: seconds since 1970 UTC.
     """
     rows = []
-    for each in streams:
-        status = each.get("status", {})
+    for stream in streams:
+        status = stream.get("status", {})
         workers, routing = status.get("workers", {}), status.get("routing", {})
         conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", ())}
         rows.append(
             [
-                each["metadata"]["name"],
+                stream["metadata"]["name"],
                 status.get("phase", "-"),
                 conditions.get("Ready", "-"),
                 _age(status.get("lastSeen"), now),
@@ -228,7 +228,7 @@ def table_text(streams: Sequence[Mapping[str, Any]], now: float) -> str:
                 str(routing.get("imbalance", "-")),
                 str(routing.get("version", "-")),
                 status.get("lag", {}).get("delay", "-"),
-                _age(each["metadata"].get("creationTimestamp"), now),
+                _age(stream["metadata"].get("creationTimestamp"), now),
             ]
         )
     head = ["NAME", "PHASE", "READY", "SEEN", "WORKERS", "BALANCED", "IMBALANCE", "VERSION", "LAG", "AGE"]
@@ -438,14 +438,14 @@ def _store_slots(store: Any, number: int) -> list[dict[str, Any]] | str:
     from spatialstream.store.reports import read_load, read_statistics
 
     try:
-        report, known = read_load(store), read_statistics(store)
+        report, statistics = read_load(store), read_statistics(store)
     except StateError as error:
         return str(error)
-    if known is None or report.version != number:
+    if statistics is None or report.version != number:
         return f"the worker has no statistics of version {number} yet; it writes them every few seconds while it runs"
     version = store.load(number)
     objects, queries, exact = report.by_slot(version)
-    loads = slot_loads(leaf_loads(version, report.counts, known), version.mapping, version.slots)
+    loads = slot_loads(leaf_loads(version, report.counts, statistics), version.mapping, version.slots)
     columns = {"load": loads.tolist(), "objects": objects.tolist(), "queries": queries.tolist()}
     return [
         {"slot": slot} | {name: each[slot] for name, each in columns.items()} | ({} if exact else {"estimated": True})

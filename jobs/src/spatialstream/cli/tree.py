@@ -124,12 +124,12 @@ def _of_files(options: argparse.Namespace) -> int:
     from spatialstream.model.terms import ANY_WORDS
 
     # how large queries may be, which properties objects have, and what is kept of them has no part in the tree
-    objects, queries, each = sampled(options, ANY_WORDS)
+    objects, queries, weights = sampled(options, ANY_WORDS)
     if options.statistics:
         span = float(np.ptp(objects.t)) if len(objects) else 0.0
         return _statistics(options, Statistics.of(options.space, objects, queries, span))
     given = options.space, objects, queries
-    made = first_plan(options.index, options.leaves, options.slots, *given, each)
+    made = first_plan(options.index, options.leaves, options.slots, *given, weights)
     if made.reason:
         live.say(options, made.reason)
     version = build(*given, made.leaves, options.slots, kind=made.kind)

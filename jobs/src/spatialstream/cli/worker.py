@@ -101,12 +101,12 @@ def opening(query_endpoint: QueryEndpoint, store: RoutingStore, then: Callable[[
 
     Errors of the store propagate: without it no client can find the endpoint, but the stream runs all the same.
     """
-    left = [query_endpoint]
+    published = [query_endpoint]
 
     def follow() -> None:
-        while left:
-            left[-1].save(store)
-            left.pop()
+        while published:
+            published[-1].save(store)
+            published.pop()
         then()
 
     return follow

@@ -122,23 +122,23 @@ def refresh(stream: Listed, area: Area, areas: AreaTable, writer: RecordWriter, 
         Unavailable: the broker or the stream does not answer in time; some may be registered anew.
     """
     until = time.monotonic() + timeout
-    found = [
+    outdated = [
         each.without_geometry()  # of which there are as many as queries, and none is needed
         for each in area_queries(stream, areas)
         if (each.area, each.geometry) == (area.name, GeometryState.OUTDATED)
     ]
-    if not found:
+    if not outdated:
         return Refreshed()
     as_of = stream.as_of(timeout)
     # queries may be of a later time than the clock, which then have not begun
-    now = max([each.record["t"] for each in found] + ([] if as_of is None else [as_of["clock"]]))
+    now = max([each.record["t"] for each in outdated] + ([] if as_of is None else [as_of["clock"]]))
     refused = dict[str, str]()
     size = max(1, MOST_VERTICES // len(area.polygon))
-    for first in range(0, len(found), size):
-        part = found[first : first + size]
+    for first in range(0, len(outdated), size):
+        part = outdated[first : first + size]
         sent = writer.queries(*(record for each in part for record in renewed(each.record, area, now)))
         refused |= _awaited(stream, areas, part, partial(_refusals, writer, sent), until)
-    return Refreshed(tuple(each.id for each in found if each.id not in refused), refused)
+    return Refreshed(tuple(each.id for each in outdated if each.id not in refused), refused)
 
 
 def _awaited(
@@ -167,5 +167,5 @@ def _awaited(
 
 def _refusals(writer: RecordWriter, sent: Sent) -> dict[int, str]:
     """The reasons by the number of the record in its message, from 0."""
-    writer.look(sent)
+    writer.poll(sent)
     return {line - 1: reason for line, reason in sent.refused.items()}

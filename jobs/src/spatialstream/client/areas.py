@@ -1,4 +1,4 @@
-"""The areas of a stream: kept in a topic of their own, so that whoever reads the stream can read them.
+"""The areas of a stream: kept in a topic of their own, so that every reader of the stream can read them.
 
 The topic is compacted, and has one partition. The key of a message is an area's name, its value the geometry as GeoJSON
 with its digest, and who keeps it, if that is known; a message without a value deletes the area. The revision of an area

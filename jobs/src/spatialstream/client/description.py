@@ -47,7 +47,7 @@ class StreamDescription:
         self._versions: dict[int, RoutingVersion] = {}
         self._sampled: tuple[float, Sample | None, Statistics | None] = float("-inf"), None, None
 
-    def look(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return the current description, as JSON values.
 
         ``counted`` is None if the worker has no statistics of the active version yet; loads and objects are then those
@@ -60,15 +60,15 @@ class StreamDescription:
             Unavailable: the store does not answer.
         """
         state = self._store.state()
-        version, (sample, known) = self._version(state.active.number), self._sample()
+        version, (sample, statistics) = self._version(state.active.number), self._sample()
         leaves = version.index.leaves
         loads, report, counted, most_expensive = leaves.load, None, None, list[tuple[str, int]]()
         with suppress(StateError):  # none yet
             found = read_load(self._store)
             most_expensive = found.most_expensive
-            if found.version == version.number and known is not None:
+            if found.version == version.number and statistics is not None:
                 report, counted = found, found.watermark
-                loads = leaf_loads(version, report.counts, known)
+                loads = leaf_loads(version, report.counts, statistics)
         kept = [number for number in self._store.versions() if number < version.number]
         shares = None if sample is None or not len(sample.objects) else sample
         before = None
@@ -96,12 +96,12 @@ class StreamDescription:
     def _sample(self) -> tuple[Sample | None, Statistics | None]:
         """The router's sample, and the statistics computed from it."""
         with self._lock:
-            at, sample, known = self._sampled
+            at, sample, statistics = self._sampled
             if sample is None or time.monotonic() > at + _SAMPLE_SECONDS:
                 sample = read_sample(self._store)
-                known = None if sample is None else sample.statistics()
-                self._sampled = time.monotonic(), sample, known
-            return sample, known
+                statistics = None if sample is None else sample.statistics()
+                self._sampled = time.monotonic(), sample, statistics
+            return sample, statistics
 
     def _version(self, number: int) -> RoutingVersion:
         with self._lock:

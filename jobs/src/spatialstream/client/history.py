@@ -197,22 +197,22 @@ class History:
         edges = [self._at(since + (until - since) * each // parts, ends) for each in range(parts + 1)]
         finders = [_Finder(self._head, partition) for partition in range(len(ends))]
         had = [Reached(each) for each in edges[0]]
-        left, counts = self._budget(), list[tuple[int, bool]]()
+        whole_budget, counts = self._budget(), list[tuple[int, bool]]()
         for part, (starts, stops) in enumerate(pairwise(edges)):
             count, exact = 0.0, True
             for partition, finder in enumerate(finders):
                 # budget not used by earlier parts is left for later ones
-                budget = left.share((parts - part) * len(ends) - partition)
-                start, stop, rows_counted, more = starts[partition], stops[partition], 0, 1.0
+                budget = whole_budget.share((parts - part) * len(ends) - partition)
+                start, stop, rows_counted, factor = starts[partition], stops[partition], 0, 1.0
                 for message in self._messages(finder, start, stop, stop):
                     for row in finder.rows(message, stop):
                         if not had[partition].has(row):
                             had[partition], rows_counted = had[partition].after(row), rows_counted + 1
-                    left.spent(message)
+                    whole_budget.spent(message)
                     if budget.spent(message):
-                        more = (stop - start) / ((message.offset() or 0) + 1 - start)
+                        factor = (stop - start) / ((message.offset() or 0) + 1 - start)
                         break
-                exact, count = exact and more == 1.0, count + rows_counted * more
+                exact, count = exact and factor == 1.0, count + rows_counted * factor
             counts.append((round(count), exact))
         return Counted(counts, self._kept(first, ends))
 

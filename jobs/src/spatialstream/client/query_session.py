@@ -79,7 +79,7 @@ def checked_query(
     if record.get("id") is None and record.get("type") != "CANCEL":
         record["id"] = f"q-{uuid.uuid4().hex[:12]}"
     try:
-        query = parse_query({"t": 0, **record}, space, rule)
+        query = parse_query(record, space, rule, timed=False)
         query.id.encode()
         record["id"] = query.id
     except RecordError as error:
@@ -243,16 +243,22 @@ class QuerySession:
 
         Raises:
             Unavailable: the broker does not accept them.
-            SettingError: one is too long to be sent.
+            SettingError: one is too long to be sent, or about a time that is still to come.
         """
         given, now = list(records), _now()
         sent = [{"t": now, **record} for record in given]
-        queries = [parse_query(record, self._space, ANY_WORDS) for record in sent]
+        queries = [self._parsed(record) for record in sent]
         self._send(sent)
         pending = PendingQueries.of(queries, [record["id"] for record in given if "t" not in record])
         self._probes = _Probes(max((query.t for query in pending.timed), default=None))
         self._probe()
         return pending
+
+    def _parsed(self, record: Mapping[str, Any]) -> Query | Cancellation:
+        try:
+            return parse_query(record, self._space, ANY_WORDS)
+        except RecordError as error:
+            raise SettingError(str(record["id"]), str(error)) from None
 
     def _probe(self) -> None:
         if (t := self._probes.t) is not None:

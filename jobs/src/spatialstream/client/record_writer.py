@@ -107,7 +107,7 @@ class RecordWriter:
         message = outcome[0][1]
         return Sent(f"queries/{message.partition()}", message.offset(), unread, {})
 
-    def look(self, sent: Sent) -> None:
+    def poll(self, sent: Sent) -> None:
         """Read the dead letters that have arrived since the last call, and record those about a message.
 
         Raises:

@@ -336,18 +336,18 @@ class Results:
                 )
             self._incarnations.add(place.incarnation)
             of = partition, place.incarnation
-            whole = self._assemblers[of]
+            assembler = self._assemblers[of]
             for number, line in enumerate(new, count - len(new) + 1):
-                waited, lines = whole.waiting, whole.add(line)
-                if whole.waiting and (lines or not waited):
+                waited, lines = assembler.waiting, assembler.add(line)
+                if assembler.waiting and (lines or not waited):
                     self._begun[of] = offset
-                elif not whole.waiting:
+                elif not assembler.waiting:
                     self._begun.pop(of, None)
                 begun = dict(self._begun)
                 # parts of a row that is never completed: the position passes them with the row after them
-                left = lines if whole.waiting else lines[:-1]
+                left = lines if assembler.waiting else lines[:-1]
                 yield from (Row(each, place, 0, partition, offset, self._position.held) for each in left)
-                if not whole.waiting:
+                if not assembler.waiting:
                     end = offset + 1 if number == count else offset
                     yield Row(lines[-1], place, place.first + number, partition, end, begun)
 

@@ -184,33 +184,33 @@ class Sender:
         """
         due_at = time.monotonic()
         slice_ = max(1, int(self.rate * self._tick)) if self.rate else 20_000
-        asked = 0
+        sent = 0
         for first in range(0, len(objects), slice_):
             if stop():
                 break
             part = objects.take(np.arange(first, min(first + slice_, len(objects))))
             upto = int(part.t[-1])
             due = int(np.searchsorted(queries.t, upto, side="right"))
-            self.send_queries(queries.take(np.arange(asked, due)))
-            asked = max(asked, due)
+            self.send_queries(queries.take(np.arange(sent, due)))
+            sent = max(sent, due)
             self.send_objects(part)
             self.send_watermarks(upto)
             if self.rate:
                 due_at += len(part) / self.rate
                 self._wait(due_at)
         else:
-            self.send_queries(queries.take(np.arange(asked, len(queries))))
+            self.send_queries(queries.take(np.arange(sent, len(queries))))
             last = max([int(each[-1]) for each in (objects.t, queries.t) if len(each)], default=0)
             self.send_watermarks(last + 1, objects=len(objects) > 0)
         self.flush()
 
     def _await(self, until: float) -> None:
-        left = until - time.monotonic()
-        if left > 0:
-            self._producer.poll(left)
+        remaining = until - time.monotonic()
+        if remaining > 0:
+            self._producer.poll(remaining)
             time.sleep(max(0.0, until - time.monotonic()))
         else:
-            self.behind = max(self.behind, -left)
+            self.behind = max(self.behind, -remaining)
 
     def relive(self, batches: Iterable[ObjectBatch], speed: float, stop: Callable[[], bool]) -> None:
         """Send objects as if they happened from now on, ``speed`` times as fast, with timestamps to match.
@@ -272,15 +272,15 @@ class Sender:
         lines = StampedLines(objects, self.space)  # takes seconds if there are many
         began = time.monotonic()
         most = len(lines) if count is None else count
-        place, asked, number, now = 0, 0, 0, 0
+        place, sent, number, now = 0, 0, 0, 0
         while not stop() and time.monotonic() - began < seconds and place < most:
             number += 1
             due = min(most, int(rate * number * tick))
             now = max(self._now(), now + 1)  # not before the last watermark
             wanted = int(queries_per_second * number * tick)
-            if wanted > asked and len(queries):
-                self.send_queries(_stamped(queries, np.arange(asked, wanted), now))
-                asked = wanted
+            if wanted > sent and len(queries):
+                self.send_queries(_stamped(queries, np.arange(sent, wanted), now))
+                sent = wanted
             while place < due:
                 first = place % len(lines)
                 last = min(first + due - place, len(lines))

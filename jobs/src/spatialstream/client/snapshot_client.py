@@ -53,7 +53,7 @@ class SnapshotClient:
         ask: has an actor answer queries. Errors of its own are Unavailable.
         space: of the stream.
         rule: of the stream's terms.
-        pause: waits for so many seconds.
+        pause: waits for a number of seconds.
 
     Attributes:
         space, rule: as passed in.
@@ -217,42 +217,42 @@ class SnapshotClient:
     ) -> list[list[bytes] | SettingError | Unavailable]:
         """Answer several requests as of one round: of each the lines or the error."""
         began, pause = time.monotonic(), _PAUSES[0]
-        found: dict[int, list[bytes] | SettingError | Unavailable] = {}
-        left: dict[int, list[_Asked]] = {}
+        answers: dict[int, list[bytes] | SettingError | Unavailable] = {}
+        unanswered: dict[int, list[_Asked]] = {}
         for number, (asked, _) in enumerate(requests):
             if isinstance(asked, SettingError):
-                found[number] = asked
+                answers[number] = asked
             elif asked:
-                left[number] = asked
+                unanswered[number] = asked
             else:
-                found[number] = []
-        while left:
-            seconds = _left(began + min(requests[number][1] for number in left))
+                answers[number] = []
+        while unanswered:
+            seconds = _left(began + min(requests[number][1] for number in unanswered))
             try:
-                some = [each for asked in left.values() for each in asked]
+                some = [each for asked in unanswered.values() for each in asked]
                 lines = iter(self._answered(some, earliest, seconds, bounds))
-                found |= {number: list(islice(lines, len(asked))) for number, asked in left.items()}
+                answers |= {number: list(islice(lines, len(asked))) for number, asked in unanswered.items()}
                 break
             except QueriesRefusedError as error:
-                wrong = _by_request(left, error.reasons)
-                found |= wrong
-                left = {number: asked for number, asked in left.items() if number not in wrong}
+                wrong = _by_request(unanswered, error.reasons)
+                answers |= wrong
+                unanswered = {number: asked for number, asked in unanswered.items() if number not in wrong}
                 continue
             except Replaced:
                 raise  # no later try can succeed
             except Suspended as error:  # nor is one likely to
-                found |= dict.fromkeys(left, error)
+                answers |= dict.fromkeys(unanswered, error)
                 break
             except Unavailable as error:
-                for number in list(left):
+                for number in list(unanswered):
                     timeout = requests[number][1]
                     if once or time.monotonic() + pause > began + timeout:
-                        found[number] = error if once else Unavailable(f"{error}; waited {timeout:g} s")
-                        del left[number]
-            if left:
+                        answers[number] = error if once else Unavailable(f"{error}; waited {timeout:g} s")
+                        del unanswered[number]
+            if unanswered:
                 self._pause(pause)
                 pause = min(2 * pause, _PAUSES[1])
-        return [found[number] for number in range(len(requests))]
+        return [answers[number] for number in range(len(requests))]
 
     def _answered(
         self, asked: Sequence[_Asked], earliest: int | None, seconds: float, bounds: AnswerBounds
@@ -300,13 +300,13 @@ class _Asked:
 
 def _by_request(asked: Mapping[int, Sequence[_Asked]], reasons: Mapping[int, str]) -> dict[int, SettingError]:
     """The first error of each request that has one; ``reasons`` are by the position of the query in all of them."""
-    found, first = dict[int, SettingError](), 0
+    problems, first = dict[int, SettingError](), 0
     for number, mine in asked.items():
         for i, each in enumerate(mine, first):
             if i in reasons:
-                found.setdefault(number, SettingError(each.place, reasons[i]))
+                problems.setdefault(number, SettingError(each.place, reasons[i]))
         first += len(mine)
-    return found
+    return problems
 
 
 def _left(until: float) -> float:

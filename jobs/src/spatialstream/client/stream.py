@@ -125,14 +125,14 @@ class Stream:
     def describe(self) -> dict[str, Any]:
         """Describe the stream's internals.
 
-        See :meth:`spatialstream.client.description.StreamDescription.look`; and ``serves`` is what the stream serves,
-        ``everything`` or ``subscriptions``.
+        See :meth:`spatialstream.client.description.StreamDescription.describe`; and ``serves`` is what the stream
+        serves, ``everything`` or ``subscriptions``.
 
         Raises:
             StateError: there is no such stream any more.
             Unavailable: the store cannot be reached.
         """
-        return {"serves": self.rule.serves} | self._description.look()
+        return {"serves": self.rule.serves} | self._description.describe()
 
     def __enter__(self) -> Self:
         return self
@@ -385,7 +385,7 @@ class Stream:
         while True:
             try:
                 read_point = self.snapshots.read_point(max(1.0, until - time.monotonic()))
-                found = self._query_client.listed(read_point.round, asked, max(1.0, until - time.monotonic()))
+                page = self._query_client.listed(read_point.round, asked, max(1.0, until - time.monotonic()))
             except (Replaced, Suspended):
                 raise  # no retry can succeed, or is likely to
             except Unavailable:  # the stream has proceeded to another round, or a slot is moving
@@ -393,11 +393,11 @@ class Stream:
                     raise
                 time.sleep(_PAUSE)
             else:
-                queries = found.queries[:limit]
+                queries = page.queries[:limit]
                 so_far: list[dict[str, Any]] = [{"rows": each[2], "last_row": each[3]} for each in queries]
                 last = queries[-1][0] if queries else None
                 records = [each[1] for each in queries]
-                return RegisteredQueries(records, last, read_point.as_of, so_far, found.cut and len(queries) < limit)
+                return RegisteredQueries(records, last, read_point.as_of, so_far, page.cut and len(queries) < limit)
 
     def close(self) -> None:
         """Close all connections."""

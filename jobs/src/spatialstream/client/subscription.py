@@ -177,7 +177,7 @@ class Subscription(Iterator[Answer], AsyncIterator[Answer]):
                 time.sleep(_PAUSE)
         self._round = as_of["round"]
         self._waiting = deque(each for each in self._waiting if each[1].query != probe["id"])
-        self._record_writer.look(sent)
+        self._record_writer.poll(sent)
         return sent.refused.get(1)
 
     def cancel(self) -> None:

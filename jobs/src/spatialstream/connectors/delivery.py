@@ -75,17 +75,17 @@ def result_messages(
         rows_per_message: maximum rows of a message; fewer if they are long.
         incarnation: of the stream.
     """
-    sent, rest = 0, pa.array([], pa.large_string())
+    sent, remainder = 0, pa.array([], pa.large_string())
     for piece in lines:
-        text = pa.concat_arrays([rest, with_newlines(piece)])
+        text = pa.concat_arrays([remainder, with_newlines(piece)])
         used = 0
         for first, last, value in _cut(text, rows_per_message):
             if last == len(text):  # the next piece may have rows that belong to the same message
                 break
             yield Place(number, phase, sent + first, incarnation).key, value
             used = last
-        sent, rest = sent + used, text.slice(used)
-    for first, _, value in _cut(rest, rows_per_message):
+        sent, remainder = sent + used, text.slice(used)
+    for first, _, value in _cut(remainder, rows_per_message):
         yield Place(number, phase, sent + first, incarnation).key, value
 
 
@@ -168,7 +168,7 @@ class Deduplicator:
         return min(rows, max(0, incarnation.rows.get((place.round, place.phase), 0) - place.first))
 
     def note(self, place: Place, upto: int) -> None:
-        """Record that so many rows of a place's round and phase have come."""
+        """Record that the first ``upto`` rows of a place's round and phase have come."""
         incarnation = self._incarnations.get(place.incarnation)
         if incarnation is None:
             incarnation = self._incarnations[place.incarnation] = _Incarnation()
@@ -226,20 +226,20 @@ class Assembler:
         if match is None:
             return [*self._left(), line]
         number, parts = int(match[1]), int(match[2])
-        left = []
+        complete = []
         if (number, parts, line[:at]) != (len(self._lines), self._parts, self._head):
-            left = self._left()
+            complete = self._left()
             if number != 0:
-                return [*left, line]
+                return [*complete, line]
             self._head, self._parts = line[:at], parts
         self._lines.append(line)
         self._lists.append(match.end())
         if number + 1 < parts:
-            return left
+            return complete
         lists = b", ".join(part[start:-2] for part, start in zip(self._lines, self._lists, strict=True))
         whole = b"".join((self._head, match[3], lists, b"]}"))
         self._left()
-        return [*left, whole]
+        return [*complete, whole]
 
     def _left(self) -> list[bytes]:
         left, self._lines, self._lists = self._lines, [], []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spatialstream.connectors.disk import mapped, new_file, whole_file
-from spatialstream.connectors.near import NearStorage
+from spatialstream.connectors.synchronous_storage import SynchronousStorage
 from spatialstream.model.errors import Missing
 
 __all__ = ["Folder", "checked"]
@@ -34,7 +34,7 @@ def checked(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder(NearStorage):
+class Folder(SynchronousStorage):
     """A folder as a :class:`~spatialstream.connectors.contracts.Storage`; created with the first file.
 
     A file is written under a hidden temporary name, and renamed. Files are mapped when read, so pages are shared

@@ -382,7 +382,7 @@ class Topics:
                 )
 
     def keep(self, admin: AdminClient) -> None:
-        """Make sure that the broker removes no announcement and no area that there is, whoever created the topics.
+        """Make sure that the broker removes no existing announcement or area, even if others created the topics.
 
         Raises:
             SettingError: it may, and does not let this client change that; says what to set.

@@ -48,14 +48,14 @@ class TopicWatch:
         """
         names = self._topics.names
         absent = set(names.values()) - offsets(self._connection).partitions(names.values()).keys()
-        gone = absent & (self._absent | self._gone)
-        self._absent, self._gone = absent, self._gone | gone
+        removed = absent & (self._absent | self._gone)
+        self._absent, self._gone = absent, self._gone | removed
         for kind in CONTINUED:
             if names[kind] in self._gone - absent:
                 raise StateError(f"{names[kind]} was deleted, and is there again, perhaps without its messages")
         if not absent:
             self._gone.clear()
-        return f"the broker has no topic {' and no '.join(sorted(gone))}" if gone else ""
+        return f"the broker has no topic {' and no '.join(sorted(removed))}" if removed else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ def key_within(key: bytes | None, incarnation: str) -> bytes | None:
 
     None if the block belongs to another incarnation, empty if it is no block's key.
     """
-    whole = key or b""
-    name, _, last = whole.rpartition(b" ")
+    full_key = key or b""
+    name, _, last = full_key.rpartition(b" ")
     if incarnation and last == incarnation.encode():
         return name
-    if read_key(whole) is not None:
-        return None if incarnation else whole
+    if read_key(full_key) is not None:
+        return None if incarnation else full_key
     return None if read_key(name) is not None else b""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.folder import checked
-from spatialstream.connectors.near import NearStorage
+from spatialstream.connectors.synchronous_storage import SynchronousStorage
 from spatialstream.model.errors import Missing
 
 __all__ = ["MemoryStorage", "Overlay"]
@@ -20,7 +20,7 @@ __all__ = ["MemoryStorage", "Overlay"]
 _numbers = itertools.count()
 
 
-class MemoryStorage(NearStorage):
+class MemoryStorage(SynchronousStorage):
     """A storage that is lost with the process. A pickle of it is the same storage, in this process only."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def _of_place(place: str) -> MemoryStorage:
     return _storages[place]
 
 
-class Overlay(NearStorage):
+class Overlay(SynchronousStorage):
     """Another storage's content, plus what has been written and deleted since, which stays in this process's memory.
 
     Args:

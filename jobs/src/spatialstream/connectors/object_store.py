@@ -242,16 +242,16 @@ class ObjectStorage:
 
     def get(self, name: str) -> pa.Buffer:
         """See :class:`~spatialstream.connectors.contracts.Storage`."""
-        kept = self.cache if KEPT.fullmatch(checked(name)) else None
-        known = None if kept is None else kept.get(name)
-        if known is None:
+        cache = self.cache if KEPT.fullmatch(checked(name)) else None
+        cached = None if cache is None else cache.get(name)
+        if cached is None:
             if (data := self._later.get(name)) is not None:
                 return pa.py_buffer(bytearray(data))
             read = self._ask(name, lambda store: _get(store, name))
-            if kept is not None:
-                kept.put(name, [read])
-                known = kept.get(name)
-        return pa.py_buffer(bytearray(read)) if known is None else known
+            if cache is not None:
+                cache.put(name, [read])
+                cached = cache.get(name)
+        return pa.py_buffer(bytearray(read)) if cached is None else cached
 
     def list(self, prefix: str) -> list[str]:
         """See :class:`~spatialstream.connectors.contracts.Storage`."""
@@ -383,7 +383,7 @@ class _Sending:
 
     @contextmanager
     def some(self, size: int, most: int) -> Iterator[None]:
-        """Wait until so many more are allowed, with ``most`` in all; first come, first served."""
+        """Wait until that many more are allowed, with ``most`` in all; first come, first served."""
         if size <= _SMALL_BYTES:
             yield
             return

@@ -19,10 +19,10 @@ from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.disk import made, write_whole
 from spatialstream.model.errors import SettingError
 
-__all__ = ["MADE", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
+__all__ = ["CREATED_TOPICS", "REJECTED", "RESULTS", "RUN", "STREAM", "Owned"]
 
-MADE = "topics.json"
-"""The file of a checkpoint with the topics that the stream has created; see :mod:`spatialstream.stream.made`."""
+CREATED_TOPICS = "topics.json"
+"""The file of a checkpoint with the topics that the stream created; see :mod:`spatialstream.stream.created_topics`."""
 
 _LOST = "lost+found"
 """A folder that file systems create where they are mounted; it is ignored."""
@@ -131,16 +131,16 @@ class Owned:
         """
         if not folder.is_dir():
             return
-        kept = {path.absolute() for path in keep}
+        protected = {path.absolute() for path in keep}
         for path in sorted(folder.iterdir(), key=lambda path: path.name == self.marker):
             if path.name == _LOST or path.suffix == ".lock":
                 continue
             if not path.is_dir():
-                if path.absolute() not in kept:
+                if path.absolute() not in protected:
                     path.unlink()
-            elif any(path.absolute() in each.parents for each in kept):
+            elif any(path.absolute() in each.parents for each in protected):
                 for each in path.iterdir():
-                    if each.absolute() not in kept:
+                    if each.absolute() not in protected:
                         each.unlink()
             else:
                 shutil.rmtree(path)
@@ -221,6 +221,6 @@ STREAM = Owned(
     ),
     _FOLDERS,
     ("output",),
-    (MADE,),
+    (CREATED_TOPICS,),
 )
 """The checkpoint of a live stream, or of :func:`spatialstream.answer_stream`."""

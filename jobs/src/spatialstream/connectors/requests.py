@@ -25,7 +25,7 @@ _counts, _lock = no_requests(), threading.Lock()
 
 
 def count_request(method: str, size: int = 0, requests: int = 1) -> None:
-    """Count so many requests of a method, with so many bytes in all."""
+    """Count requests of a method, and their bytes in all."""
     with _lock:
         _counts[REQUESTS.index(method)] += requests, size
 

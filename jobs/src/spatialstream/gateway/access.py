@@ -134,12 +134,12 @@ def _digest(record: Mapping[str, Any], wrong: Callable[[str], SettingError]) -> 
 def _words(
     record: Mapping[str, Any], name: str, wrong: Callable[[str], SettingError], known: tuple[str, ...] = ()
 ) -> frozenset[str]:
-    given = record.get(name)
-    if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
+    words = record.get(name)
+    if not isinstance(words, list) or not words or not all(isinstance(each, str) for each in words):
         raise wrong(f"{name}: give a list of strings")
-    if known and not set(given) <= set(known):
+    if known and not set(words) <= set(known):
         raise wrong(f"{name}: must be among {', '.join(known)}")
-    return frozenset(given)
+    return frozenset(words)
 
 
 class Access:
@@ -188,13 +188,13 @@ class Access:
         if token is not None:
             digest = _digest_of(token)
             found = [each for each in self._callers if hmac.compare_digest(each.digest, digest)]
-            known = found[0] if found else None if self._reviews is None else await self._reviews.caller(token)
+            identity = found[0] if found else None if self._reviews is None else await self._reviews.caller(token)
             self._right.pop(digest, None)
-            if known is not None:
+            if identity is not None:
                 self._right[digest] = None
                 if len(self._right) > _REMEMBERED:
                     self._right.popitem(last=False)
-                return known
+                return identity
         told = "send Authorization: Bearer TOKEN" if authorization is None else "the token is unknown"
         raise Problem("unauthorized", told, headers={"WWW-Authenticate": 'Bearer realm="spatialstream"'})
 

@@ -163,15 +163,15 @@ def as_json(lines: Lines, *, many: bool) -> tuple[Iterator[bytes], int]:
 
 def as_collection(lines: Lines) -> Iterator[bytes]:
     """The objects of rows as one GeoJSON collection, made object by object."""
-    more, first = dict[str, Any](), True
+    members, first = dict[str, Any](), True
     yield b'{"type": "FeatureCollection", "features": ['
     for line in lines:
-        for feature in features(line.decode(), more):
+        for feature in features(line.decode(), members):
             text = json.dumps(feature, ensure_ascii=False).encode(errors="replace")
             yield text if first else b", " + text
             first = False
-    rest = json.dumps(more, ensure_ascii=False).encode(errors="replace")
-    yield b"]" + (b", " + rest[1:] if more else b"}")
+    rest = json.dumps(members, ensure_ascii=False).encode(errors="replace")
+    yield b"]" + (b", " + rest[1:] if members else b"}")
 
 
 class Pieces(Response):

@@ -32,11 +32,11 @@ from spatialstream.gateway import areas, features, history, listing, logs
 from spatialstream.gateway.access import Access, Caller
 from spatialstream.gateway.answers import PARSED, AnswerRooms, Lines, Pieces, Room, as_collection, as_json
 from spatialstream.gateway.asyncapi import events
+from spatialstream.gateway.body_layouts import FORMS, PARAMETERS, body_layout
 from spatialstream.gateway.console import Console, Pages
 from spatialstream.gateway.feed import OLDEST
 from spatialstream.gateway.following import EVENTS, JSON_LINES, Events, poll, rows_of
 from spatialstream.gateway.geojson import GEOJSON
-from spatialstream.gateway.laid_out import FORMS, PARAMETERS, laid_out
 from spatialstream.gateway.metrics import GatewayMetrics
 from spatialstream.gateway.openapi import document
 from spatialstream.gateway.problems import Problem, of_error
@@ -417,15 +417,15 @@ class Gateway:
             await stream.check_unit("at_least", text)
         with ExitStack() as held:
             room = held.enter_context(self.room(request))
-            asked = await self._body(request, room)
-            if isinstance(asked, list) and not 1 <= len(asked) <= MOST:
-                raise Problem("invalid", f"{len(asked)} queries; give 1 to {MOST} in a request")
-            if isinstance(asked, list):
-                self._rates.take(request.scope["state"]["client"], len(asked) - 1)
+            body = await self._body(request, room)
+            if isinstance(body, list) and not 1 <= len(body) <= MOST:
+                raise Problem("invalid", f"{len(body)} queries; give 1 to {MOST} in a request")
+            if isinstance(body, list):
+                self._rates.take(request.scope["state"]["client"], len(body) - 1)
             if form == GEOJSON:
-                _check_geojson(asked)
-            many = isinstance(asked, list)
-            places = [(f"#/{i}", each) for i, each in enumerate(asked)] if many else [("#", asked)]
+                _check_geojson(body)
+            is_batch = isinstance(body, list)
+            places = [(f"#/{i}", each) for i, each in enumerate(body)] if is_batch else [("#", body)]
             geographic, found = await stream.ask(await areas.resolved(stream, places, room), at_least, timeout, room)
             lines = Lines(found, room)
             del found
@@ -434,7 +434,7 @@ class Gateway:
                     raise Problem("not-acceptable", "the stream's space is planar, and GeoJSON requires wgs84")
                 lines.hold_text()
                 return Pieces(as_collection(lines), form, held.pop_all())
-            pieces, size = as_json(lines, many=many)
+            pieces, size = as_json(lines, many=is_batch)
             return Pieces(pieces, form, held.pop_all(), size)
 
     def room(self, request: Request) -> Room:
@@ -565,7 +565,7 @@ class Gateway:
         """Send objects; 200 after the broker has acknowledged all of them."""
         check_parameters(request, "time_unit", *PARAMETERS)
         form = check_media_type(request, JSON_LINES, "application/x-ndjson", JSON, *FORMS)
-        layout = laid_out(request, form)
+        layout = body_layout(request, form)
         sure = _unit_is_said(request, "times are not converted, so they must be ms")
 
         async def read(taken: Taken) -> bytes:
@@ -592,7 +592,7 @@ def _whole(path: str) -> str:
 
 def _written(outcome: Outcome, status: int) -> Response:
     known = outcome.as_of is not None or outcome.before
-    record = {"query": outcome.query, "taken_in": known, "as_of": outcome.as_of, "position": outcome.position}
+    record = {"query": outcome.query, "processed": known, "as_of": outcome.as_of, "position": outcome.position}
     return JSONResponse(record, status if known else 202)
 
 

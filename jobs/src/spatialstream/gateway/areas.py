@@ -78,12 +78,12 @@ def owner(request: Request, registrars: Collection[str]) -> str:
     Raises:
         Problem: it may not, or the name cannot be stored.
     """
-    caller, given = request.scope["state"]["caller"], request.query_params.get("by")
-    if given is not None and caller not in registrars:
+    caller, by = request.scope["state"]["caller"], request.query_params.get("by")
+    if by is not None and caller not in registrars:
         told = f"is set by the gateway, to the caller {caller}; leave it out"
         raise Problem("invalid", f"by: {told}", [{"parameter": "by", "detail": told}])
     try:
-        return check_by(caller if given is None else given)
+        return check_by(caller if by is None else by)
     except RecordError as error:
         raise Problem("forbidden", f"the caller's name cannot be stored with an area: {error.problem}") from None
 
@@ -174,15 +174,15 @@ async def resolved(
         return list(places)
 
     def work(opened: Stream) -> list[tuple[str, Any]]:
-        table, found = opened.areas.table(), list[tuple[str, Any]]()
+        table, with_areas = opened.areas.table(), list[tuple[str, Any]]()
         if room is not None:
             _hold(room, sum(len(area.polygon) for name in names if name and (area := table.get(name))))
         for place, each in places:
             try:
-                found.append((place, with_area(each, lambda: table)))
+                with_areas.append((place, with_area(each, lambda: table)))
             except RecordError as error:
                 raise SettingError(place, str(error)) from None
-        return found
+        return with_areas
 
     return await stream.call(work)
 

@@ -208,7 +208,7 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
         there = f"{path}/items?{urlencode([*given, ('page', page)])}"
         links.append(_link(request, there, "next", GEOJSON, "older ones"))
     returned = min(limit, len(objects))
-    rest = {
+    members = {
         "numberReturned": returned,
         "timeStamp": _iso(int(datetime.now(UTC).timestamp() * 1000)),
         "as_of": as_of,
@@ -219,7 +219,7 @@ async def items(request: Request, stream: ServedStream, room: Room, held: ExitSt
         yield b'{"type": "FeatureCollection", "features": ['
         for i, each in enumerate(objects[:limit]):
             yield (b", " if i else b"") + _encoded(_feature(*each))
-        yield b"], " + _encoded(rest)[1:]
+        yield b"], " + _encoded(members)[1:]
 
     return Pieces(pieces(), GEOJSON, held.pop_all(), headers=_CRS)
 
@@ -261,7 +261,7 @@ async def item(request: Request, stream: ServedStream, room: Room) -> Response:
 def _newest(
     asking: _Asking, first: int | None, last: int | None, before: _Place | None, most: int
 ) -> tuple[list[_Item], dict[str, int] | None]:
-    """The newest objects, so many at most, from ``first`` to ``last`` ms and before a place; and what they are as of.
+    """The ``most`` newest objects from ``first`` to ``last`` ms and before a place; and what they are as of.
 
     They are all those that an SRQ has as of that round: what is looked at last is one answer, which has the whole page.
     """
@@ -273,23 +273,23 @@ def _newest(
         until = None  # as of the clock, which may have gone on when it is asked; what is later is left out
     good, window, too_much, ahead = 0, _FIRST_WINDOW, _WIDEST + 1, _AHEAD
     while True:
-        wanted = _WIDEST
+        span = _WIDEST
         if first is not None:  # as of the clock from a little before, for it goes on while it is asked
-            wanted = now["clock"] - first + 1 + ahead if until is None else until - first + 1
-        if wanted <= 0:
+            span = now["clock"] - first + 1 + ahead if until is None else until - first + 1
+        if span <= 0:
             return [], now
-        since = min(window, wanted, _WIDEST)
+        since = min(window, span, _WIDEST)
         try:
-            seen, as_of = asking.objects(until, since)
+            rows, as_of = asking.objects(until, since)
         except TooLarge:
             too_much = since
         else:
             good, now = since, as_of
-            found = _counted(seen, first, last, before)
-            reached = since >= wanted and (until is not None or first is None or as_of["clock"] - since < first)
+            found = _counted(rows, first, last, before)
+            reached = since >= span and (until is not None or first is None or as_of["clock"] - since < first)
             if reached or len(found) >= most:
                 return found[:most], as_of
-            ahead *= _GROWTH if since >= wanted else 1  # it has gone on by more
+            ahead *= _GROWTH if since >= span else 1  # it has gone on by more
         if too_much - good <= 1:
             told = f"a page of {most - 1} objects requires a scan that is too large"
             raise Problem("answer-too-large", f"{told}; give a smaller limit or bbox")

@@ -204,12 +204,12 @@ class Feed:
     def join(self, listener: Listener) -> tuple[Rows, bool]:
         """Return a listener's rows in the buffer, and whether these are all; if so, later rows are queued for it."""
         rows, size = Rows(), 0
-        for kept in self._kept:
-            if kept.offset < listener.cursor.parts[kept.partition].offset:
+        for piece in self._kept:
+            if piece.offset < listener.cursor.parts[piece.partition].offset:
                 continue
             if size > _PIECE:
                 return rows, False
-            found = listener.had(kept.lines)
+            found = listener.had(piece.lines)
             size += sum(len(row.line) for _, row in found)
             rows += found
         for query in listener.queries:
@@ -489,9 +489,9 @@ class _Reading:
 
     def _read(self, results: Results) -> None:
         cursor = begun = _beginning(results)
-        clean, left = set[int](), {each for each, end in enumerate(results.end) if results.start[each] < end}
+        clean, unread = set[int](), {each for each, end in enumerate(results.end) if results.start[each] < end}
         self._tell(lambda: self._feed.begin(begun))
-        if not left:
+        if not unread:
             self._tell(self.ready.set)
         for partition, offset, resume, rows in results.messages_with_rows(self.stop.is_set):
             broken = partition not in clean and not all(row.whole for row in rows)
@@ -509,9 +509,9 @@ class _Reading:
                 if self.stop.is_set():
                     return
             self._publish(partition, offset, None if broken else lines, cursor)
-            if partition in left and offset + 1 >= results.end[partition]:
-                left.discard(partition)
-                if not left:
+            if partition in unread and offset + 1 >= results.end[partition]:
+                unread.discard(partition)
+                if not unread:
                     self._tell(self.ready.set)
 
     def _publish(self, partition: int, offset: int, lines: list[_Line] | None, cursor: Cursor) -> None:

@@ -35,12 +35,12 @@ def features(row: str, more: dict[str, Any]) -> Iterator[dict[str, Any]]:
     at = start = start + len(_LIST)
     query = json.loads(row[:start] + "]}")["query"]
     while row[at] != "]":
-        each, at = _decoder.raw_decode(row, at)
-        properties = {name: value for name, value in each.items() if name not in ("id", "lon", "lat")}
+        record, at = _decoder.raw_decode(row, at)
+        properties = {name: value for name, value in record.items() if name not in ("id", "lon", "lat")}
         yield {
             "type": "Feature",
-            "id": each["id"],
-            "geometry": {"type": "Point", "coordinates": [each["lon"], each["lat"]]},
+            "id": record["id"],
+            "geometry": {"type": "Point", "coordinates": [record["lon"], record["lat"]]},
             "properties": properties | {"query": query},
         }
         at += len(_BETWEEN) if row[at] != "]" else 0

@@ -11,11 +11,11 @@ from typing import Any
 
 from spatialstream.client.cursor import PATTERN
 from spatialstream.gateway.access import RIGHTS
+from spatialstream.gateway.body_layouts import CSV
 from spatialstream.gateway.features import CRS84, MOST_ITEMS, SCHEMA
 from spatialstream.gateway.following import EVENTS, JSON_LINES
 from spatialstream.gateway.geojson import GEOJSON
 from spatialstream.gateway.history import MOST_PARTS, MOST_ROWS
-from spatialstream.gateway.laid_out import CSV
 from spatialstream.gateway.listing import MOST_LISTED
 from spatialstream.gateway.problems import KINDS, PROBLEM_TYPE
 from spatialstream.model.areas import GeometryState
@@ -149,7 +149,7 @@ _SCHEMAS = {
     ),
     "Written": _object(
         query=_TEXT,
-        taken_in={"type": "boolean", "description": "whether the stream has processed it"},
+        processed={"type": "boolean", "description": "whether the stream has processed it"},
         as_of={"anyOf": [_AS_OF, {"type": "null"}]},
         position={**_TEXT, "description": "a position in the results before its first row"},
     ),
@@ -574,16 +574,16 @@ def document(endpoints: Sequence[tuple[str, str, str | None]]) -> dict[str, Any]
     paths: dict[str, dict[str, Any]] = {}
     for method, path, right in endpoints:
         plain = path.replace(":path}", "}")
-        known = _OPERATIONS[f"{method} {plain}"]
+        declared = _OPERATIONS[f"{method} {plain}"]
         names = [part[1:-1] for part in plain.split("/") if part.startswith("{")]
         within = [_parameter("path", name, f"the {name}'s name", required=True) for name in names]
-        operation = known | {
+        operation = declared | {
             "operationId": f"{method.lower()}{plain.replace('/', '_').replace('{', '').replace('}', '')}"
         }
         refused = {"description": "a problem; with Retry-After if a later request may succeed", "content": _REFUSED}
         operation |= {
-            "parameters": within + known.get("parameters", []),
-            "responses": known["responses"] | {"4XX": refused, "5XX": refused},
+            "parameters": within + declared.get("parameters", []),
+            "responses": declared["responses"] | {"4XX": refused, "5XX": refused},
         }
         if right is not None:
             operation |= {

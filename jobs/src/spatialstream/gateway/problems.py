@@ -120,12 +120,12 @@ class _Refusal(Response):
             return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        left = _MOST_PASSED_OVER
+        allowance = _MOST_PASSED_OVER
         with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # the client has gone, or all has been read
             async with asyncio.timeout(_LINGER):
                 async for part in request.stream():
-                    left -= len(part)
-                    if left < 0:
+                    allowance -= len(part)
+                    if allowance < 0:
                         break
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

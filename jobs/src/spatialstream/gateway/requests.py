@@ -72,12 +72,12 @@ def check_media_type(request: Request, *known: str) -> str:
     Raises:
         Problem: it is another one.
     """
-    given = request.headers.get("content-type", known[0]).partition(";")[0].strip().lower()
-    if given == "application/x-www-form-urlencoded":  # curl's default
+    media_type = request.headers.get("content-type", known[0]).partition(";")[0].strip().lower()
+    if media_type == "application/x-www-form-urlencoded":  # curl's default
         return known[0]
-    if given not in known:
-        raise Problem("media-type", f"Content-Type: {given} is not supported; send {' or '.join(known)}")
-    return given
+    if media_type not in known:
+        raise Problem("media-type", f"Content-Type: {media_type} is not supported; send {' or '.join(known)}")
+    return media_type
 
 
 def check_parameters(request: Request, *known: str, many: Sequence[str] = ()) -> None:

@@ -188,15 +188,15 @@ class _Kept(Generic[T]):
         return len(self._answers)
 
     async def get(self, query: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        known = self._answers.get(query)
-        if known is None or self._clock() >= known.until:
+        cached = self._answers.get(query)
+        if cached is None or self._clock() >= cached.until:
             client = CLIENT.get()
             self._under_way.take(client, kind="try-again")
-            known = self._answers[query] = _Answer(asyncio.ensure_future(self._asked(query, ask, client)))
+            cached = self._answers[query] = _Answer(asyncio.ensure_future(self._asked(query, ask, client)))
             self._answers.move_to_end(query)
             while len(self._answers) > self._limits.most_kept:
                 self._answers.popitem(last=False)
-        return await asyncio.shield(known.task)  # others may wait for the same
+        return await asyncio.shield(cached.task)  # others may wait for the same
 
     async def _asked(self, query: Hashable, ask: Callable[[], Awaitable[T]], client: str) -> T:
         seconds = 0.0

@@ -206,7 +206,7 @@ class StreamRegistry:
             secret = await self._cluster.get(path)
         except Refused as error:
             raise Refused(f"its Secret {name} cannot be read: {error}", error.code) from None
-        # whoever makes a SpatialStream names the broker that is shown what the Secret holds
+        # the creator of a SpatialStream names the broker, which sees the content of the Secret
         problem = self._rule.problem(name, (secret.get("metadata") or {}).get("labels"))
         if problem is not None:
             raise SettingError(where, problem)

@@ -1,6 +1,6 @@
 """A stream behind the gateway: opened when first needed, and called in threads of its own.
 
-A waiting request holds no thread. The stream's progress is polled by one thread for all requests (:class:`_Looks`), and
+A waiting request holds no thread. The stream's progress is polled by one thread for all requests (:class:`_Polls`), and
 a query that cannot be answered now is retried until its timeout. Threads, calls that answer several requests together,
 and waiting requests are shared by clients (:mod:`~.threads`, :mod:`~.rates`).
 """
@@ -111,10 +111,10 @@ class _Queue:
     def take(self, may: Callable[[str], bool], busy: Callable[[str], bool]) -> list[_Request]:
         """Take requests to answer together, one of each allowed client in turn, as long as there is room.
 
-        Who is busy, because something of theirs is being answered, is answered by themselves: what is dear of theirs
-        would delay the client that receives it.
+        A busy client, one of whose requests is being answered, gets a batch of its own: so its expensive requests delay
+        no other client.
         """
-        batch, left, of = list[_Request](), MOST, Counter[str]()
+        batch, room, of = list[_Request](), MOST, Counter[str]()
         turns = deque(client for client in self._waiting if may(client))
         if turns and busy(turns[0]):
             turns = deque([turns[0]])
@@ -124,7 +124,7 @@ class _Queue:
             client = turns.popleft()
             waiting = self._waiting[client]
             size = len(waiting[0].places)
-            if size > left or of[client] + size > _OF_ONE:
+            if size > room or of[client] + size > _OF_ONE:
                 continue
             request = waiting.popleft()
             if waiting:
@@ -133,23 +133,23 @@ class _Queue:
                 del self._waiting[client]
             if not request.answer.done():  # the client is still there
                 batch.append(request)
-                left, of[client] = left - size, of[client] + size
+                room, of[client] = room - size, of[client] + size
         for client in of:  # clients served now come after the others next time
             if client in self._waiting:
                 self._waiting.move_to_end(client)
         return batch
 
 
-class _Looks:
+class _Polls:
     """Polls the progress of a stream in a thread of its own, once for all requests that wait for it.
 
     Args:
-        look: returns the progress.
+        poll: returns the progress.
         name: name of the thread.
     """
 
-    def __init__(self, look: Callable[[], AsOf | None], name: str) -> None:
-        self._look, self._thread = look, ThreadPoolExecutor(1, name)
+    def __init__(self, poll: Callable[[], AsOf | None], name: str) -> None:
+        self._poll, self._thread = poll, ThreadPoolExecutor(1, name)
         self._now: asyncio.Task[AsOf | None] | None = None
         self._next: asyncio.Task[AsOf | None] | None = None
 
@@ -166,7 +166,7 @@ class _Looks:
             await asyncio.wait([last])
             await asyncio.sleep(_BETWEEN_LOOKS)
         self._now, self._next = self._next, None
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._look)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._poll)
 
     def close(self) -> None:
         """Stop polling."""
@@ -227,7 +227,7 @@ class ServedStream:
         self._threads = Threads(_THREADS, _SHARE, f"ask-{name}")
         self._readers = Threads(_READERS, SHARE_OF_READERS, f"history-{name}", MOST_READING)
         self._together = ThreadPoolExecutor(_TOGETHER, f"together-{name}")
-        self._looks = _Looks(lambda: self._do(lambda opened: opened.as_of()), f"look-{name}")
+        self._polls = _Polls(lambda: self._do(lambda opened: opened.as_of()), f"poll-{name}")
         self._waiting = Shares(_MOST_WAITING, "requests that wait for answers")
         self._opening = threading.Lock()
         self._stream: Stream | None = None
@@ -316,7 +316,7 @@ class ServedStream:
         Raises:
             Unavailable: the stream does not answer.
         """
-        return await self._looks.get()
+        return await self._polls.get()
 
     async def check_unit(self, name: str, text: str) -> None:
         """Refuse a parameter that is a number and looks as if it were not of ms, unless the stream's clock does too.
@@ -483,12 +483,12 @@ class ServedStream:
         machine is slow, is done twice at most by that, as its halves do not take long; one with a dear query about
         as often as its clients can be halved.
         """
-        left = [each for each in requests if not each.answer.done()]
-        clients = list(dict.fromkeys(each.client for each in left))
+        waiting = [each for each in requests if not each.answer.done()]
+        clients = list(dict.fromkeys(each.client for each in waiting))
         if len(clients) > 1:
             half = clients[: len(clients) // 2]
-            self._again.append([each for each in left if each.client in half])
-            self._again.append([each for each in left if each.client not in half])
+            self._again.append([each for each in waiting if each.client in half])
+            self._again.append([each for each in waiting if each.client not in half])
             self._see_to()
 
     @contextmanager
@@ -591,7 +591,7 @@ class ServedStream:
         """Close the stream, without waiting for calls under way."""
         self._closed = True
         self._together.shutdown(wait=False, cancel_futures=True)
-        for each in (self._threads, self._readers, self._looks):
+        for each in (self._threads, self._readers, self._polls):
             each.close()
         if self._stream is not None:
             self._stream.close()

@@ -24,7 +24,7 @@ from spatialstream.client.query_session import checked_query
 from spatialstream.client.record_writer import probe_of
 from spatialstream.client.stream import Stream, TimeLimits
 from spatialstream.gateway.areas import resolved
-from spatialstream.gateway.laid_out import LaidOut
+from spatialstream.gateway.body_layouts import BodyLayout
 from spatialstream.gateway.problems import SHOWN, Problem, of_record
 from spatialstream.gateway.rates import Shares, Taken
 from spatialstream.gateway.streams import ServedStream
@@ -113,7 +113,7 @@ class Writer:
     # ------------------------------------------------------------------------------------------------------- objects
 
     async def objects(
-        self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False, layout: LaidOut | None = None
+        self, read: Callable[[Taken], Awaitable[bytes]], *, sure: bool = False, layout: BodyLayout | None = None
     ) -> int:
         """Send objects, all or none; return their number.
 
@@ -138,13 +138,13 @@ class Writer:
                 content = lines.removeprefix(_BOM)
                 place = _line if layout is None else partial(layout.place, content)
                 blocks = (_blocks if layout is None else layout.blocks)(content, stream.space, stream.rule)
-                found = _Objects.of(blocks, place)
+                parsed = _Objects.of(blocks, place)
                 if not sure:
-                    _check_times(found, stream)
-                _check_limits(found, stream.limits(), clock, time.time_ns() // 1_000_000, place)
-                if len(found.t):
-                    self._record_writer.objects(content if layout is None else b"\n".join(found.lines))
-                return len(found.t)
+                    _check_times(parsed, stream)
+                _check_limits(parsed, stream.limits(), clock, time.time_ns() // 1_000_000, place)
+                if len(parsed.t):
+                    self._record_writer.objects(content if layout is None else b"\n".join(parsed.lines))
+                return len(parsed.t)
 
             over = held.pop_all().close
         return await self._of_objects.run(work, over=over)
@@ -254,12 +254,12 @@ class Writer:
                     if rows := await listener.rows(min(pause, max(0.0, until - loop.time()))):
                         number = rows[0][1].place.round
                     else:
-                        await self._of_queries.run(lambda: self._record_writer.look(sent))
+                        await self._of_queries.run(lambda: self._record_writer.poll(sent))
                         pause = min(2 * pause, _LOOK_SECONDS[1])
             if number is not None:
                 done = await self._stream.wait(lambda as_of: as_of["round"] >= number, until)
                 if done is not None and done["round"] >= number:  # so the round's dead letters have been sent
-                    await self._of_queries.run(lambda: self._record_writer.look(sent))
+                    await self._of_queries.run(lambda: self._record_writer.poll(sent))
                     return replace(outcome, as_of=done), sent.refused.get(1)
             return outcome, sent.refused.get(1)
 

@@ -25,7 +25,7 @@ class Event:
 
     Attributes:
         word: what it is; every post about it has this word, and no other post.
-        says: what is said of it, as in :mod:`~spatialstream.generate.phrases`.
+        says: sentences about it, as in :mod:`~spatialstream.generate.phrases`.
         path: longitudes and latitudes that it comes to one after the other; it is still where it has been.
         sigma: how far posts spread around, in degrees of latitude.
         begins, ends: in shares of the cycle.
@@ -143,12 +143,12 @@ def happening(settings: GenerateSettings, chunk: int, t: Ints) -> Happening:
     event = np.full(n, _NONE, np.int64)
     x, y, below = np.zeros(n), np.zeros(n), np.zeros(n)
     for number, each in enumerate(EVENTS):
-        gone = (phase - each.begins) / (each.ends - each.begins)
-        share = each.share * np.clip(np.minimum(gone / each.rises, (1 - gone) / (1 - each.rises)), 0.0, 1.0)
+        progress = (phase - each.begins) / (each.ends - each.begins)
+        share = each.share * np.clip(np.minimum(progress / each.rises, (1 - progress) / (1 - each.rises)), 0.0, 1.0)
         about = np.flatnonzero((chance >= below) & (chance < below + share))
         below += share
         # most posts are at its front, some where it has passed
-        at = np.minimum(gone / each.rises, 1.0)[about] * along[about] * (len(each.path) - 1)
+        at = np.minimum(progress / each.rises, 1.0)[about] * along[about] * (len(each.path) - 1)
         xs, ys = (np.interp(at, np.arange(len(each.path)), axis) for axis in np.array(each.path).T)
         event[about] = number
         y[about] = ys + each.sigma * shift[1, about]

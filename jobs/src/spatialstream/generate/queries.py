@@ -86,7 +86,7 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         duration[_STEPS[code]] = endless(settings.step)
     regions = _regions(settings, random, objects, ~nearest)
     keywords = _keywords(settings, random, objects.terms, ~_TOP_TERMS[code])
-    asked = asked_of(settings, objects, code)
+    ranking = asked_of(settings, objects, code)
     queries = QueryBatch(
         pc.binary_join_element_wise(
             pa.array([kind.lower() for kind in TYPES]).take(pa.array(code)),
@@ -101,12 +101,12 @@ def query_batch_around(settings: GenerateSettings, objects: ObjectBatch) -> Quer
         np.where(_WITH_K[code], settings.k, 0).astype(np.int32),
         np.where(nearest[:, None], np.stack([objects.x, objects.y], axis=1), 0.0),
         regions,
-        with_asked(_alternatives(keywords) if settings.alternatives else keywords, asked),
+        with_asked(_alternatives(keywords) if settings.alternatives else keywords, ranking),
         nobody(n),
         nobody(n),
     )
     if (ranked := _RANKED[code]).any():
-        best = [_ranked(settings, objects, keywords, int(i), queries, asked[i]) for i in np.flatnonzero(ranked)]
+        best = [_ranked(settings, objects, keywords, int(i), queries, ranking[i]) for i in np.flatnonzero(ranked)]
         queries = QueryBatch.concat([queries.take(np.flatnonzero(~ranked)), QueryBatch.of(best)])
     return queries.take(np.argsort(queries.t, kind="stable"))
 

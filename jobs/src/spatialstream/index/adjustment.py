@@ -1,7 +1,8 @@
 """What an implementation of a kind of global index provides: how it is built, and how it adapts to the load.
 
 An index is built from a sample. A kind may also have strategies that *adjust* an index (FG of SSTD, section 5.3; SM and
-SH of Tornado, section 4.2): they change it where the load is, without access to the stored objects, which do not move.
+SH of Tornado, section 4.2; CM of PS2Stream, V-A): they change it where the load is, without access to the stored
+objects, which do not move.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AUTO", "CHOICES", "DEFAULT", "KINDS", "STRATEGIES", "Kind", "kind_named", "wanted_kind"]
 
-STRATEGIES = ("PM", "FM", "FG", "SM", "SH", "rebuild")
+STRATEGIES = ("PM", "FM", "FG", "SM", "SH", "CM", "rebuild")
 """The strategies that a kind may have, in the order of trying them: those of SSTD (PM, FM, FG), those of Tornado (split
-and merge, shift), and a rebuild of the index."""
+and merge, shift), that of PS2Stream (cell migration), and a rebuild of the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ KINDS = {
         Kind(
             "kd-t",
             "spatialstream.index.kd_t",
-            ("PM", "FM", "rebuild"),
+            ("PM", "FM", "CM", "rebuild"),
             "the kd^t-tree of PS2Stream: cells of a kd-tree, of which some are divided by words",
         ),
         Kind("grid", "spatialstream.index.grid", ("PM", "FM"), "a uniform grid of equal cells, which never change"),

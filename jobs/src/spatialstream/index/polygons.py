@@ -36,6 +36,8 @@ def without_outside(geographic: bool, regions: Regions, row: Codes, leaf: Codes,
         leaf: int32[m]: this leaf is met by its box.
         boxes: float64[leaves, 4], closed boxes that contain the leaves' objects.
     """
+    if not regions.polygons.distinct:
+        return row, leaf
     polygon = regions.polygons.codes[row].astype(np.int64)
     several = np.bincount(row, minlength=len(regions))[row] > 1
     pairs = np.flatnonzero((polygon >= 0) & several)

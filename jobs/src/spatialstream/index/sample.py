@@ -102,26 +102,29 @@ class Sample:
             weights: number of objects that each object, and of queries that each query represents; 1 by default.
             memory: time in ms in which a record's weight decays to 1/e.
         """
-        weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
+        weight, query_weights = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         objects = replace(
-            objects, properties=PropertyColumns.none(len(objects)), stored=StoredFields.none(len(objects))
+            objects,
+            terms=objects.terms.counted(False),
+            properties=PropertyColumns.none(len(objects)),
+            stored=StoredFields.none(len(objects)),
         )
         ends = queries.take(np.flatnonzero(queries.code == CANCEL))
         rows = np.flatnonzero(queries.code != CANCEL)
-        queries, asked = _ended(queries.take(rows), ends), asked[rows]
+        queries, query_weights = _ended(queries.take(rows), ends), query_weights[rows]
         now = max(int(objects.t.max(initial=0)), int(queries.t.max(initial=0)))
-        whole = cls(
+        sample = cls(
             space,
             objects,
             queries,
-            (weight, asked),
+            (weight, query_weights),
             (-math.inf, -math.inf),
             now,
             float(span),
             float(weight.sum()),
             memory,
         )
-        return whole._bounded()
+        return sample._bounded()
 
     def updated(self, recent: Sample, ends: QueryBatch) -> Sample:
         """Merge this sample with that of a later period.
@@ -138,7 +141,7 @@ class Sample:
         weights = [np.concatenate(pair) for pair in zip(self.weights, recent.weights, strict=True)]
         least = [max(pair) for pair in zip(self.least, recent.least, strict=True)]
         keep = math.exp(-(now - self.now) / self.memory)
-        both = replace(
+        merged = replace(
             self,
             objects=parts[0],
             queries=parts[1],
@@ -148,7 +151,7 @@ class Sample:
             span=keep * self.span + recent.span,
             seen=self.seen + recent.seen,
         )
-        return both._bounded()
+        return merged._bounded()
 
     def _bounded(self) -> Sample:
         sizes = _sizes(self.objects.ids, self.objects.terms), _sizes(self.queries.ids, self.queries.keywords)

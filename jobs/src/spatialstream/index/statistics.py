@@ -248,12 +248,12 @@ class Statistics:
                 and with the same lengths and durations in all cells, as in the paper.
             weights: number of objects that each object, and of queries that each query represents; 1 by default.
         """
-        weight, asked = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
+        weight, query_weights = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
         if not len(queries) or (queries.code == CANCEL).any():
             chosen = np.flatnonzero(queries.code != CANCEL)
-            queries, asked = queries.take(chosen), asked[chosen]
+            queries, query_weights = queries.take(chosen), query_weights[chosen]
         range_queries = np.flatnonzero(queries.code == CODE[QueryType.CRQ])
-        crqs, crq_counts = queries.take(range_queries), asked[range_queries]
+        crqs, crq_counts = queries.take(range_queries), query_weights[range_queries]
         centres = _centres(space, queries)
         if levels is None:
             x, y = np.append(objects.x, centres[0]), np.append(objects.y, centres[1])
@@ -277,12 +277,17 @@ class Statistics:
         duration = np.minimum(queries.duration, _LONGEST_LIFE).astype(np.float64)
         sizes = np.diff(queries.keywords.offsets)
         totals = np.zeros((len(TYPES), 2 * n, 3))
-        _added_up(code, *visits, asked[:, np.newaxis] * np.stack([np.ones(len(code)), duration, sizes], axis=1), totals)
+        _added_up(
+            code,
+            *visits,
+            query_weights[:, np.newaxis] * np.stack([np.ones(len(code)), duration, sizes], axis=1),
+            totals,
+        )
         partly, wholly = np.ascontiguousarray(totals.reshape(len(TYPES), n, 2, 3).transpose(2, 3, 0, 1))
         cells.hand_down(wholly.reshape(-1, n))
         reached, lasting, keywords = partly + wholly
-        came = np.bincount(code, asked, len(TYPES)).astype(np.float64)
-        each_counts = float(asked.mean()) if len(asked) else 1.0
+        query_counts = np.bincount(code, query_weights, len(TYPES)).astype(np.float64)
+        each_counts = float(query_weights.mean()) if len(query_weights) else 1.0
         prior, least, enough = (0.0, 0.0, np.inf)
         if levels is None:
             prior, least, enough = _PRIOR * each_counts, _WORDS * each_counts, _WORDS * each_counts
@@ -291,7 +296,7 @@ class Statistics:
         hashes = hash_strings(queries.keywords.vocabulary)
         terms, ranks = np.unique(hashes, return_inverse=True)
 
-        part = asked / groups
+        part = query_weights / groups
 
         def table(column: Ints, width: int, of_each: Floats, of: Ints = code) -> Floats:
             flat = np.bincount(of * width + column, of_each, len(TYPES) * width)
@@ -301,26 +306,26 @@ class Statistics:
             np.stack([cells.nearest(each) for each in counted]) for counted in (reached >= enough, keywords >= least)
         )
         average = lasting / np.maximum(reached, 1e-300)
-        sums = table(buckets, _BUCKETS, asked * duration)
-        average[:, 0] = sums.sum(axis=1) / np.maximum(came, 1e-300)
+        sums = table(buckets, _BUCKETS, query_weights * duration)
+        average[:, 0] = sums.sum(axis=1) / np.maximum(query_counts, 1e-300)
         reaching = dict(zip((SRQ, SKQ), Reaching.of(cells, visits, code, (SRQ, SKQ)), strict=True))
-        words = queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes], len(terms), asked
+        words = queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes], len(terms), query_weights
         ends = np.append(0, np.cumsum(groups)).astype(np.int32)
         shapes = ends, shape_of, int(shape_of.max(initial=0)) + 1, part
 
         return cls(
             space,
             cells,
-            came,
+            query_counts,
             reached,
-            _smoothed(cells, came, reached, prior),
+            _smoothed(cells, query_counts, reached, prior),
             table(
                 (shape_of % (_LONGEST + 1)).astype(np.int64),
                 _LONGEST + 1,
                 np.repeat(part, groups),
                 np.repeat(code, groups),
             ),
-            table(buckets, _BUCKETS, asked),
+            table(buckets, _BUCKETS, query_weights),
             sums,
             np.take_along_axis(average, basis, axis=1),
             basis,

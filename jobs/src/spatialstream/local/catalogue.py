@@ -108,17 +108,17 @@ class Listing:
 
         It ends with the query with which its polygons have ``vertices`` vertices or more.
         """
-        found = list[tuple[int, _Tier, int]]()
+        listed = list[tuple[int, _Tier, int]]()
         for tier in self.tiers:
             first = int(np.searchsorted(tier.numbers, after, "right"))
             rows = first + np.flatnonzero(tier.continuous(self.clock, self.ended)[first:])[:limit]
-            found += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
-        found.sort(key=lambda each: each[0])
-        whole, size = found[:limit], 0
+            listed += [(int(tier.numbers[row]), tier, row) for row in rows.tolist()]
+        listed.sort(key=lambda each: each[0])
+        whole, size = listed[:limit], 0
         for count, (_, tier, row) in enumerate(whole, 1):
             region = tier.queries.regions[row]
             size += len(region) if isinstance(region, Polygon) else 0
-            if size >= vertices and count < len(found):
+            if size >= vertices and count < len(listed):
                 return Page(self._listed(whole[:count]), cut=True)
         return Page(self._listed(whole), cut=False)
 

@@ -133,16 +133,16 @@ class QueryRegistry:
         repeated = 0
         if n == 0:
             return Admission(number)
-        known = self._find(queries.ids)
+        earlier = self._find(queries.ids)
         same, _ = distinct(queries.ids)
         # rows with a known id, rows that share an id and cancellations are processed one by one; all others are new
         special = (np.bincount(same)[same] > 1) | (queries.code == CANCEL)
-        special[list(known)] = True
+        special[list(earlier)] = True
         current: dict[str, _Holder] = {}  # of this batch
         for i in np.flatnonzero(special).tolist():
             name = queries.ids[i].as_py()
             t, code = int(queries.t[i]), int(queries.code[i])
-            holder = current.get(name) or known.get(i)
+            holder = current.get(name) or earlier.get(i)
             if holder is not None and holder.number in self._shortened:
                 holder = holder._replace(until=min(holder.until, self._shortened[holder.number]))
             active = holder is not None and t <= holder.until
@@ -173,7 +173,7 @@ class QueryRegistry:
 
     def _find(self, ids: pa.StringArray) -> dict[int, _Holder]:
         """The latest holder of each known id, by row."""
-        found: dict[int, _Holder] = {}
+        holders: dict[int, _Holder] = {}
         for tier in self._tiers:
             hashes = keyed_hashes(ids, tier.seed)
             low = np.searchsorted(tier.hashes, hashes, "left")
@@ -183,11 +183,11 @@ class QueryRegistry:
                 for j in range(int(high[i]) - 1, int(low[i]) - 1, -1):
                     if tier.ids[j].as_py() == name:  # the latest of this name, which may have been in use many times
                         stored = int(tier.number[j])
-                        if i not in found or stored >> 1 > found[i].number:
+                        if i not in holders or stored >> 1 > holders[i].number:
                             content = tier.content[j].tobytes()
-                            found[i] = _Holder(stored >> 1, int(tier.until[j]), bool(stored & 1), content)
+                            holders[i] = _Holder(stored >> 1, int(tier.until[j]), bool(stored & 1), content)
                         break
-        return found
+        return holders
 
     def _merge(self, now: int) -> None:
         """Merge small tiers into larger ones, without ids whose use ended long before ``now``."""

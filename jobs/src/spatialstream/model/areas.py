@@ -239,18 +239,18 @@ def read_areas(
     features = _features(value)
     if name is not None and len(features) != 1:
         raise RecordError("name", f"is given for one area, and there are {len(features)} features; leave it out")
-    found: dict[str, tuple[str, Area]] = {}
+    by_name: dict[str, tuple[str, Area]] = {}
     for place, feature in features:
         called = check_area_name(name, "name") if name is not None else _name_of(feature, place, name_from)
-        if called in found:
-            raise RecordError(place, f"has the name {called!r}, as {found[called][0]} has; an area has one geometry")
+        if called in by_name:
+            raise RecordError(place, f"has the name {called!r}, as {by_name[called][0]} has; an area has one geometry")
         try:
             polygon = parse_polygon(feature, space, "geometry", rule.polygon_vertices)
         except RecordError as error:
             where = error.field.removeprefix("geometry.geometry").removeprefix("geometry").removeprefix(".")
             raise RecordError(f"{place} ({called})", f"{where}: {error.problem}" if where else error.problem) from None
-        found[called] = place, Area(called, polygon)
-    return [area for _, area in found.values()]
+        by_name[called] = place, Area(called, polygon)
+    return [area for _, area in by_name.values()]
 
 
 def _features(value: object) -> Sequence[tuple[str, Any]]:
@@ -273,17 +273,19 @@ def _features(value: object) -> Sequence[tuple[str, Any]]:
 def _name_of(feature: Mapping[str, Any], place: str, name_from: str | None) -> str:
     properties = feature.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
-    wanted = "id" if name_from is None else name_from
-    value = _UNSAID if name_from is None else properties.get(wanted, _UNSAID)
-    if value is _UNSAID and wanted == "id":
+    property_name = "id" if name_from is None else name_from
+    value = _UNSAID if name_from is None else properties.get(property_name, _UNSAID)
+    if value is _UNSAID and property_name == "id":
         value = feature.get("id", _UNSAID)
     if value is _UNSAID:
         texts = [name for name, said in properties.items() if isinstance(said, str | int) and said not in (True, False)]
         has = f"its properties are {', '.join(texts)}" if texts else "it has no property that could be one"
-        problem = "has no id; say which property has the name" if name_from is None else f"has no property {wanted!r}"
+        problem = (
+            "has no id; say which property has the name" if name_from is None else f"has no property {property_name!r}"
+        )
         raise RecordError(place, f"{problem}: {has}")
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     elif isinstance(value, str):
         value = value.strip(" ")  # as tables pad their columns
-    return check_area_name(value, f"{place}, {wanted}")
+    return check_area_name(value, f"{place}, {property_name}")

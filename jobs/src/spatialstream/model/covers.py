@@ -15,7 +15,7 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
-__all__ = ["NOWHERE", "cover_boxes", "region_parts"]
+__all__ = ["NOWHERE", "cover_boxes", "region_parts", "shape_parts"]
 
 NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
 """The second box of a region that one box covers: an empty box, which intersects nothing."""
@@ -94,7 +94,12 @@ def region_parts(space: Space, regions: Regions) -> Floats:
     The second is :data:`NOWHERE` unless the region crosses the antimeridian. A region without bounds gets the bounds of
     the space.
     """
+    return shape_parts(space, regions.kind, regions.shape)
+
+
+def shape_parts(space: Space, kind: Bytes, shape: Floats) -> Floats:
+    """As :func:`region_parts`, of the columns of regions."""
     # converted to float: integer bounds of a plane would make numba compile the kernel again
     bounds = float(space.west), float(space.south), float(space.east), float(space.north)
-    parts: Floats = _parts(bounds, space.geographic, regions.kind, regions.shape)
+    parts: Floats = _parts(bounds, space.geographic, kind, shape)
     return parts

@@ -24,11 +24,11 @@ _ROOM = 2**31 - 1
 """Maximum bytes of an array of strings with 32-bit offsets."""
 
 _FEW = 32
-"""Up to so many rows are joined one by one: starting an Arrow kernel costs as much."""
+"""Up to this many rows are joined one by one: starting an Arrow kernel costs as much."""
 
 
 def needs_large(size: int) -> bool:
-    """Whether strings of so many bytes in all need offsets of 64 bits."""
+    """Whether strings of ``size`` bytes in all need offsets of 64 bits."""
     return size > _ROOM
 
 

@@ -64,13 +64,13 @@ def endless_durations(step: Ints, half_life: Ints | None = None) -> Ints:
     return np.where(half_life >= ENDLESS_HALF_LIFE, np.minimum(lives, FOREVER), steps)
 
 
-def parse_lifetime(read: FieldReader, kind: Kind, t: int, ranking: Ranking | None) -> Lifetime:
+def parse_lifetime(read: FieldReader, kind: Kind, t: int | None, ranking: Ranking | None) -> Lifetime:
     """Read the fields ``duration``, ``window`` and ``step``.
 
     Args:
         read: of the query's fields.
         kind: of the query.
-        t: its time of issue, in ms.
+        t: its time of issue, in ms; None: it is not known yet.
         ranking: by what it ranks, if it does.
     """
     step = read("step", None, parse_step)
@@ -79,7 +79,8 @@ def parse_lifetime(read: FieldReader, kind: Kind, t: int, ranking: Ranking | Non
     if {"duration", "between"} <= {*read.present}:
         read.faults.add("duration", "cannot be combined with between; remove one of the two")
     elif ranking is not None and ranking.between is not None:
-        duration = t - ranking.between[0] + 1
+        first, last = ranking.between
+        duration = (last if t is None else t) - first + 1
     if half_life is not None:
         read.faults += _lives(read.record, half_life, duration)
     if step is not None and duration // step > MOST_STEPS:

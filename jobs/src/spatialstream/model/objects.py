@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import Value
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import TEXT, StoredFields, check_text, fragment
-from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
+from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, occurrences, term_sequence
 from spatialstream.model.times import parse_time
 
 __all__ = ["ObjectBatch", "SpatialObject", "parse_object"]
@@ -27,7 +27,8 @@ class SpatialObject:
     """An object o = (φ, ρ, t) of the paper (section 3.1): terms, place, timestamp in ms; an id, and properties.
 
     ``properties`` are names and values, without missing ones; ``stored`` are the fields that its stream keeps
-    (:mod:`~spatialstream.model.stored_fields`), None if it keeps none.
+    (:mod:`~spatialstream.model.stored_fields`), None if it keeps none. ``counts`` are how often the text has each of
+    the terms, empty if its stream does not count that.
     """
 
     id: str
@@ -37,6 +38,14 @@ class SpatialObject:
     terms: tuple[str, ...]
     properties: tuple[tuple[str, Value], ...] = ()
     stored: str | None = None
+    counts: tuple[int, ...] = ()
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The terms, each as often as it is counted."""
+        if not self.counts:
+            return self.terms
+        return tuple(term for term, count in zip(self.terms, self.counts, strict=True) for _ in range(count))
 
 
 def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> SpatialObject:
@@ -64,14 +73,20 @@ def parse_object(record: object, space: Space, rule: TermRule = DEFAULT_RULE) ->
     if terms is not None:
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise RecordError("terms", f"{terms!r} is not a list of strings")
-        found = dict.fromkeys(term for each in terms for term in extract_terms(each, rule))
-        return SpatialObject(name, t, x, y, tuple(found), properties, _stored(rule, None, properties))
+        found = _counted(terms, rule)
+        return SpatialObject(name, t, x, y, found[0], properties, _stored(rule, None, properties), found[1])
     if text is None:
         raise RecordError("text", "is required; give a string, or a list of strings as terms")
     if not isinstance(text, str):
         raise RecordError("text", f"{text!r} is not a string")
-    stored = _stored(rule, text, properties)
-    return SpatialObject(name, t, x, y, tuple(extract_terms(text, rule)), properties, stored)
+    found, stored = _counted([text], rule), _stored(rule, text, properties)
+    return SpatialObject(name, t, x, y, found[0], properties, stored, found[1])
+
+
+def _counted(texts: Sequence[str], rule: TermRule) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The terms of an object, and how often it has each, if its stream counts that."""
+    found = occurrences(term for text in texts for term in term_sequence(text, rule))
+    return tuple(found), tuple(found.values()) if rule.counts else ()
 
 
 def _stored(rule: TermRule, text: str | None, properties: tuple[tuple[str, Value], ...]) -> str | None:
@@ -95,7 +110,7 @@ class ObjectBatch(Batch):
         ids: Arrow utf8[n].
         t: timestamps, int64[n], ms.
         x, y: coordinates, float64[n].
-        terms: n term sets.
+        terms: n term sets, with counts if the stream counts them.
         properties: of n objects; by default none.
         stored: the fields of n objects that their stream keeps; by default none.
     """
@@ -124,17 +139,22 @@ class ObjectBatch(Batch):
             tuple(self.terms[index]),
             self.properties[index],
             self.stored[index],
+            self.terms.counts_of(index),
         )
 
     @classmethod
     def of(cls, objects: Sequence[SpatialObject]) -> ObjectBatch:
         """Build the columns of a sequence of objects."""
+        terms = TermLists.of([o.terms for o in objects])
+        if any(o.counts for o in objects):
+            counts = [count for o in objects for count in o.counts or (1,) * len(o.terms)]
+            terms = replace(terms, counts=np.array(counts, np.uint8))
         return cls(
             pa.array([o.id for o in objects], pa.string()),
             np.array([o.t for o in objects], np.int64),
             np.array([o.x for o in objects], np.float64),
             np.array([o.y for o in objects], np.float64),
-            TermLists.of([o.terms for o in objects]),
+            terms,
             PropertyColumns.of([o.properties for o in objects]),
             StoredFields.of([o.stored for o in objects]),
         )
@@ -143,14 +163,12 @@ class ObjectBatch(Batch):
         """The objects from ``first`` up to ``last`` (exclusive); copies only their offsets."""
         if first == 0 and last == len(self):
             return self
-        offsets = self.terms.offsets[first : last + 1]
-        codes = self.terms.codes[int(offsets[0]) : int(offsets[-1])]
         return ObjectBatch(
             self.ids.slice(first, last - first),
             self.t[first:last],
             self.x[first:last],
             self.y[first:last],
-            TermLists(offsets - offsets[0], codes, self.terms.vocabulary),
+            self.terms.slice(first, last),
             self.properties.slice(first, last),
             self.stored.slice(first, last),
         )
@@ -163,7 +181,8 @@ class ObjectBatch(Batch):
     def to_arrow(self) -> pa.RecordBatch:
         """The wire form: :data:`spatialstream.model.schema.OBJECTS`, and then what not every stream has.
 
-        That are properties as a column of structs, and the fields that the stream keeps.
+        That are properties as a column of structs, the fields that the stream keeps, and how often texts have their
+        terms (``counts``, in the order of ``terms``).
         """
         from spatialstream.model.schema import OBJECTS
 
@@ -174,7 +193,12 @@ class ObjectBatch(Batch):
         )
         if self.properties.columns:
             batch = batch.append_column("properties", self.properties.to_arrow())
-        return batch if self.stored.column is None else batch.append_column("stored", self.stored.column)
+        if self.stored.column is not None:
+            batch = batch.append_column("stored", self.stored.column)
+        if self.terms.counts is None:
+            return batch
+        counts = pa.ListArray.from_arrays(lists.offsets, pa.array(self.terms.counts))
+        return batch.append_column("counts", counts)
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> ObjectBatch:
@@ -183,7 +207,10 @@ class ObjectBatch(Batch):
         more = dict(zip(batch.schema.names[-len(others) :], others, strict=True)) if others else {}
         properties = PropertyColumns.from_arrow(more["properties"]) if "properties" in more else _NOT_GIVEN
         stored = StoredFields(len(ids), more["stored"]) if "stored" in more else _NOT_STORED
-        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms_from_arrow(lists), properties, stored)
+        terms = terms_from_arrow(lists)
+        if "counts" in more:
+            terms = replace(terms, counts=numpy_view(more["counts"].flatten()))
+        return cls(ids, numpy_view(t), numpy_view(x), numpy_view(y), terms, properties, stored)
 
 
 def terms_from_arrow(lists: pa.ListArray) -> TermLists:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ POLYGON_FIELD = pa.field("polygon", pa.dictionary(pa.int32(), pa.binary()))
 """The column of batches that have polygons."""
 
 _NO_TEXT: TextParts = (), (), ()
+_FIELDS = frozenset(QUERY_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,18 @@ class Query:
         """K of the selection; 0 if it has none."""
         return self.selection.columns[0]
 
+    def at(self, t: int) -> Query:
+        """This query as of another time, ms.
+
+        Raises:
+            RecordError: it is about an interval that ends later.
+        """
+        ranking = self.selection.ranking
+        if ranking is None or ranking.between is None:
+            return replace(self, t=t)
+        ranking.check_interval(t)
+        return replace(self, t=t, lifetime=replace(self.lifetime, duration=t - ranking.between[0] + 1))
+
     def to_record(self) -> dict[str, Any]:
         """The JSON form that :func:`parse_query` reads; times and durations in ms."""
         record: dict[str, Any] = {"id": self.id, "type": self.type, "t": self.t}
@@ -175,13 +188,21 @@ class Cancellation:
         return {"id": self.id, "type": "CANCEL", "t": self.t}
 
 
-def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> Query | Cancellation:
+def parse_query(
+    record: object, space: Space, rule: TermRule = DEFAULT_RULE, *, timed: bool = True
+) -> Query | Cancellation:
     """Parse and validate a query or cancellation in its JSON form.
 
     ``{"id", "type", "t", "region", "at", "keywords", "any", "none", "where", "fields", "k", "duration", "window",
     "step", "by"}``, and those of :mod:`spatialstream.model.ranking.asked`: the documentation of query semantics says
     which of them each type takes; ``title`` is ignored. Any other field is an error, and so is a field that the type
     does not take: ignoring it could answer a different query than intended.
+
+    Args:
+        record: the JSON value.
+        space: of the stream.
+        rule: of the stream.
+        timed: whether it has to have a ``t``. One without has the time 0, until it gets another one (:meth:`Query.at`).
 
     Raises:
         RecordError: fields are missing or unusable; names the first and says what would be right, and then of all
@@ -190,10 +211,10 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     if not isinstance(record, dict):
         raise RecordError("record", "is not a JSON object")
     faults = Faults()
-    name, t = _identity(record, faults)
+    name, t = _identity(record, faults, timed)
     if record.get("type") == "CANCEL":
         faults.check()
-        return Cancellation(name, t)
+        return Cancellation(name, t or 0)
     kind = _known_kind(record, faults, rule)
     read = FieldReader(record, _present(record, kind, faults), faults)
     predicate, selection = _predicate(read, space, rule), _selection(read, kind, space)
@@ -205,21 +226,22 @@ def parse_query(record: object, space: Space, rule: TermRule = DEFAULT_RULE) -> 
     by = read("by", "", check_by)
     fields = read("fields", None, parse_chosen, rule.fields)
     faults.check()
-    return Query(name, t, predicate, selection, lifetime, by, fields)
+    return Query(name, t or 0, predicate, selection, lifetime, by, fields)
 
 
-def _identity(record: Mapping[str, Any], faults: Faults) -> tuple[str, int]:
-    """Id and time, and what is wrong with fields that every record may have."""
+def _identity(record: Mapping[str, Any], faults: Faults, timed: bool) -> tuple[str, int | None]:
+    """Id, and time if it is known; and what is wrong with fields that every record may have."""
     name = faults.of("", parse_id, record.get("id"))
     if record.get("type") is None:
         faults.add("type", f"is required; give {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     faults += unknown_fields(record)
     if not isinstance(record.get("title", ""), str | None):
         faults.add("title", f"{record['title']!r} is not a string")
-    if record.get("t") is None:
+    if record.get("t") is not None:
+        return name, faults.of(None, parse_time, record["t"])
+    if timed:
         faults.add("t", "is required; give milliseconds or ISO 8601")
-        return name, 0
-    return name, faults.of(0, parse_time, record["t"])
+    return name, None
 
 
 def _known_kind(record: Mapping[str, Any], faults: Faults, rule: TermRule) -> Kind:
@@ -243,13 +265,20 @@ def not_served(kind: Kind) -> str:
 
 def _present(record: Mapping[str, Any], kind: Kind, faults: Faults) -> set[str]:
     """The fields of a query that its kind takes."""
-    present = {field for field in QUERY_FIELDS if record.get(field) is not None}
-    required = {"id", "type", "t", *kind.required}
-    for each in sorted(present - required - {*kind.optional}):
+    present = {field for field, value in record.items() if value is not None and field in _FIELDS}
+    required, taken = _field_sets(kind.required, kind.optional)
+    for each in sorted(present - taken):
         faults.add(each, f"{kind.type} takes no {each}; remove it")
     for each in sorted(required - present - {"id", "t"}):  # of those it is known
         faults.add(each, f"{kind.type} requires {each}")
-    return present & (required | {*kind.optional})
+    return present & taken
+
+
+@lru_cache(64)
+def _field_sets(required: Sequence[str], optional: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The fields that a query of a kind has to have, and those that it may have."""
+    all_required = frozenset(("id", "type", "t", *required))
+    return all_required, all_required | {*optional}
 
 
 def _predicate(read: FieldReader, space: Space, rule: TermRule) -> Predicate:
@@ -264,7 +293,7 @@ def _selection(read: FieldReader, kind: Kind, space: Space) -> Selection:
     return kind.selection.of(k, *read("at", (0.0, 0.0), parse_point, space))
 
 
-def _ranking(read: FieldReader, kind: Kind, t: int, space: Space, rule: TermRule) -> Ranking | None:
+def _ranking(read: FieldReader, kind: Kind, t: int | None, space: Space, rule: TermRule) -> Ranking | None:
     """By what a query ranks; None if it does not, or what it requires for that is missing."""
     if not kind.is_ranked or not {*kind.required} & {*FIELDS} <= {*read.present}:
         return None

@@ -10,14 +10,14 @@ import numpy as np
 from spatialstream.model.arrays import Bytes, Floats
 from spatialstream.model.batches import Batch
 from spatialstream.model.errors import RecordError
-from spatialstream.model.geometry import BOX, CIRCLE, POLYGON, contains
+from spatialstream.model.geometry import BOX, CIRCLE, EVERYWHERE, POLYGON, contains
 from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.packing import table_of
 from spatialstream.model.polygons.polygon import Polygon
 from spatialstream.model.space import Space, check_number
 from spatialstream.model.terms import POLYGON_VERTICES
 
-__all__ = ["Box", "Circle", "Polygon", "Region", "Regions", "check_area_name", "parse_region"]
+__all__ = ["Box", "Circle", "Polygon", "Region", "Regions", "check_area_name", "parse_region", "shape_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def check_area_name(value: object, field: str = "area") -> str:
     if not isinstance(value, str):
         raise RecordError(field, f"{value!r} is not the name of an area")
     if not value.isprintable() or value != value.strip():
-        raise RecordError(field, f"{value!r} is no name: it has a control character, or a space at an end")
+        raise RecordError(field, f"{value!r} is not a name: it has a control character, or a space at an end")
     if not 1 <= (size := len(value.encode(errors="replace"))) <= _LONGEST_AREA:
         raise RecordError(field, f"has {size} bytes; the name of an area has 1 to {_LONGEST_AREA}")
     return value
@@ -151,6 +151,24 @@ def _turned(longitude: float) -> float:
     return longitude + _TURN if longitude < -_TURN / 2 else longitude
 
 
+def shape_of(region: Region | None) -> tuple[int, tuple[float, float, float, float]]:
+    """The kind and the numbers of a region, which are its row of :class:`Regions`.
+
+    Raises:
+        TypeError: it is no region.
+    """
+    match region:
+        case None:
+            return EVERYWHERE, (0.0, 0.0, 0.0, 0.0)
+        case Box():
+            return BOX, (region.west, region.south, region.east, region.north)
+        case Circle():
+            return CIRCLE, (region.x, region.y, region.radius, 0.0)
+        case Polygon():
+            return POLYGON, region.box
+    raise TypeError(f"{region!r} is not a region")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Regions(Batch):
     """n regions as columns.
@@ -186,18 +204,10 @@ class Regions(Batch):
     @classmethod
     def of(cls, regions: Sequence[Region | None]) -> Regions:
         """Build the columns of a sequence; None is an unbounded region."""
-        kind = np.zeros(len(regions), np.uint8)
-        shape = np.zeros((len(regions), 4))
-        for i, region in enumerate(regions):
-            if isinstance(region, Box):
-                kind[i], shape[i] = BOX, (region.west, region.south, region.east, region.north)
-            elif isinstance(region, Circle):
-                kind[i], shape[i] = CIRCLE, (region.x, region.y, region.radius, 0.0)
-            elif isinstance(region, Polygon):
-                kind[i], shape[i] = POLYGON, region.box
-            elif region is not None:
-                raise TypeError(f"{region!r} is not a region")
-        if not (kind == POLYGON).any():
+        rows = [shape_of(region) for region in regions]
+        kind = np.array([row[0] for row in rows], np.uint8)
+        shape = np.array([row[1] for row in rows], np.float64).reshape(-1, 4)
+        if not any(row[0] == POLYGON for row in rows):
             return cls.plain(kind, shape)
         return cls(kind, shape, PolygonColumn.of([each if isinstance(each, Polygon) else None for each in regions]))
 

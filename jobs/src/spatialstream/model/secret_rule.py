@@ -1,7 +1,8 @@
 """Which Secrets of a Kubernetes cluster streams may use: those with a label, and those that an installation names.
 
-Whoever may make a SpatialStream says to which servers its pods log in, so whatever Secret a stream may name he may
-read. Those who may write the Secrets of a namespace say by a label which ones that are; he cannot.
+A user who may create a SpatialStream chooses the servers to which its pods log in, and so can read every Secret that a
+stream may name. A label, which only users with write access to the namespace's Secrets can set, says which ones these
+are.
 """
 
 from __future__ import annotations

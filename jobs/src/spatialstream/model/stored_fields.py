@@ -61,18 +61,18 @@ def parse_fields(names: Iterable[str], properties: Properties, setting: str = "f
     Raises:
         SettingError: one is neither ``text`` nor a declared property, is there twice, or cannot be shown in rows.
     """
-    kept: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for name in names:
         if name != TEXT and name not in properties.type_of:
             near = get_close_matches(name, (TEXT, *properties.names), 1)
             hint = f"did you mean {near[0]!r}?" if near else f"give {TEXT!r}, or declare it as a property"
             raise SettingError(setting, f"{name!r} is neither {TEXT!r} nor a property that is declared; {hint}")
-        if name in kept:
+        if name in chosen:
             raise SettingError(setting, f"{name!r} is there twice")
         if name in _TAKEN:
             raise SettingError(setting, f"rows have a {name!r} of their own; declare the property under another name")
-        kept[name] = None
-    return tuple(kept)
+        chosen[name] = None
+    return tuple(chosen)
 
 
 def parse_chosen(value: object, kept: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -239,14 +239,14 @@ def chosen(column: pa.LargeStringArray, wanted: Collection[str] | None) -> pa.La
 
 
 def _chosen(fields: str, wanted: Collection[str]) -> str:
-    kept, at = [], 0
+    parts, at = [], 0
     while at < len(fields):
         name, end = _decode(fields, at)
         _, end = _decode(fields, end + len(": "))
         if name in wanted:
-            kept.append(fields[at:end])
+            parts.append(fields[at:end])
         at = end + len(", ")
-    return ", ".join(kept)
+    return ", ".join(parts)
 
 
 def continued(column: pa.LargeStringArray) -> pa.LargeStringArray:

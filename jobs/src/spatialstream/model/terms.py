@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import Array, Codes, runs
+from spatialstream.model.arrays import Array, Bytes, Codes, runs
+from spatialstream.model.errors import SettingError
 from spatialstream.model.hashing import distinct
 from spatialstream.model.properties.declared import ANY_PROPERTIES, NO_PROPERTIES, Properties
 from spatialstream.model.words import fold, words
 
 __all__ = [
-    *("ANY_WORDS", "EVERYTHING", "POLYGON_VERTICES", "QUERY_WORDS", "SERVES", "SUBSCRIPTIONS"),
-    *("TermLists", "TermRule", "extract_terms"),
+    *("ANY_WORDS", "EVERYTHING", "MOST_OCCURRENCES", "POLYGON_VERTICES", "QUERY_WORDS", "SERVES", "SUBSCRIPTIONS"),
+    *("TermLists", "TermRule", "check_counts", "extract_terms", "occurrences", "term_sequence"),
 ]
 
 QUERY_WORDS = 256
@@ -24,6 +26,9 @@ QUERY_WORDS = 256
 
 POLYGON_VERTICES = 10_000
 """Vertices that a polygon may have, unless a stream says otherwise: each of them costs memory in each slot."""
+
+MOST_OCCURRENCES = 7
+"""A term that a text has more often counts as if it had it so often. A count takes a byte."""
 
 EVERYTHING, SUBSCRIPTIONS = SERVES = "everything", "subscriptions"
 """What a stream serves: all queries, or continuous ones only; then it stores no objects."""
@@ -43,6 +48,8 @@ class TermRule:
         fields: those of its objects that the stream keeps, so that rows may show them: ``text`` and properties
             (:mod:`~spatialstream.model.stored_fields`); None: it is not known which.
         serves: which queries it takes, one of :data:`SERVES`.
+        counts: whether the stream counts how often a text has each of its terms, so that ranked queries weigh them by
+            that.
     """
 
     stop_words: frozenset[str] = field(default=frozenset())
@@ -53,13 +60,26 @@ class TermRule:
     properties: Properties = NO_PROPERTIES
     fields: tuple[str, ...] | None = ()
     serves: str = EVERYTHING
+    counts: bool = False
+
+
+def check_counts(rule: TermRule) -> None:
+    """Refuse counts in a stream that does not rank.
+
+    Raises:
+        SettingError: they are of no use there.
+    """
+    if rule.counts and not rule.ranking:
+        raise SettingError("term-counts", "are for ranked queries, which need --ranking; give that, too")
 
 
 DEFAULT_RULE = TermRule()
 
-ANY_WORDS = TermRule(query_words=2**31, polygon_vertices=2**31, ranking=True, properties=ANY_PROPERTIES, fields=None)
+ANY_WORDS = TermRule(
+    query_words=2**31, polygon_vertices=2**31, ranking=True, properties=ANY_PROPERTIES, fields=None, counts=True
+)
 """For queries that a stream has taken, or of a stream that is not known: how large they may be is not said, nor whether
-they may rank, nor which properties there are, nor which fields it keeps."""
+they may rank, and by how often a word is given, nor which properties there are, nor which fields it keeps."""
 
 
 def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
@@ -68,11 +88,21 @@ def extract_terms(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
     >>> extract_terms("Flood warning: FLOOD in Straße 5, बाढ़")
     ['flood', 'warning', 'in', 'strasse', '5', 'बाढ़']
     """
-    return [
-        term
-        for term in dict.fromkeys(words(fold(text)))
-        if len(term) >= rule.minimum_length and term not in rule.stop_words
-    ]
+    return [*dict.fromkeys(term_sequence(text, rule))]
+
+
+def term_sequence(text: str, rule: TermRule = DEFAULT_RULE) -> list[str]:
+    """The terms of a text in order, each as often as it is there."""
+    return [term for term in words(fold(text)) if len(term) >= rule.minimum_length and term not in rule.stop_words]
+
+
+def occurrences(terms: Iterable[str]) -> dict[str, int]:
+    """How often each term is there, at most :data:`MOST_OCCURRENCES`, in order of first appearance.
+
+    >>> occurrences(term_sequence("New York, New York"))
+    {'new': 2, 'york': 2}
+    """
+    return {term: min(count, MOST_OCCURRENCES) for term, count in Counter(terms).items()}
 
 
 _FEW = 16
@@ -87,11 +117,13 @@ class TermLists:
         offsets: int32[n + 1]; set i is ``codes[offsets[i]:offsets[i + 1]]``.
         codes: int32[m], positions in the vocabulary; distinct within a set.
         vocabulary: distinct terms (Arrow utf8, no nulls). It may contain terms that no set uses.
+        counts: uint8[m], how often each is in the text of the set, 1 to :data:`MOST_OCCURRENCES`; None: not counted.
     """
 
     offsets: Codes
     codes: Codes
     vocabulary: pa.StringArray
+    counts: Bytes | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -100,6 +132,12 @@ class TermLists:
         """The terms of set ``index``, in stored order."""
         codes = self.codes[self.offsets[index] : self.offsets[index + 1]]
         return [self.vocabulary[int(code)].as_py() for code in codes]
+
+    def counts_of(self, index: int) -> tuple[int, ...]:
+        """How often the text of set ``index`` has each of its terms; empty if that is not counted."""
+        if self.counts is None:
+            return ()
+        return tuple(self.counts[self.offsets[index] : self.offsets[index + 1]].tolist())
 
     @classmethod
     def of(cls, sets: Sequence[Iterable[str]]) -> TermLists:
@@ -117,6 +155,13 @@ class TermLists:
         """N empty sets."""
         return cls(np.zeros(n + 1, np.int32), np.empty(0, np.int32), pa.array([], pa.string()))
 
+    def said(self) -> TermLists:
+        """Lists that have each term as often as it is counted; the sets themselves, if it is not."""
+        if self.counts is None:
+            return self
+        ends = np.append(np.int32(0), np.cumsum(self.counts, dtype=np.int32))
+        return TermLists(ends[self.offsets], np.repeat(self.codes, self.counts), self.vocabulary)
+
     def take(self, indices: Array) -> TermLists:
         """Select the sets at ``indices`` (or by a boolean mask), with the same vocabulary."""
         if indices.dtype == np.bool_:
@@ -124,11 +169,26 @@ class TermLists:
         lengths = np.diff(self.offsets)[indices]
         offsets = np.zeros(len(indices) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
-        return TermLists(offsets, self.codes[runs(self.offsets[:-1][indices], lengths)], self.vocabulary)
+        places = runs(self.offsets[:-1][indices], lengths)
+        counts = None if self.counts is None else self.counts[places]
+        return TermLists(offsets, self.codes[places], self.vocabulary, counts)
+
+    def slice(self, first: int, last: int) -> TermLists:
+        """The sets from ``first`` up to ``last`` (exclusive), with the same vocabulary; copies only their offsets."""
+        offsets = self.offsets[first : last + 1]
+        terms = slice(int(offsets[0]), int(offsets[-1]))
+        counts = None if self.counts is None else self.counts[terms]
+        return TermLists(offsets - offsets[0], self.codes[terms], self.vocabulary, counts)
+
+    def counted(self, wanted: bool = True) -> TermLists:
+        """The same sets with counts, which are 1 where there are none; or, if they are not wanted, without."""
+        if wanted == (self.counts is not None):
+            return self
+        return replace(self, counts=_ones(self) if wanted else None)
 
     @staticmethod
     def concat(parts: Sequence[TermLists]) -> TermLists:
-        """Concatenate the sets of ``parts`` in order, with one merged vocabulary."""
+        """Concatenate the sets of ``parts`` in order, with one merged vocabulary; with counts, if a part has some."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -141,16 +201,23 @@ class TermLists:
             known += len(part.vocabulary)
             offsets.append(part.offsets[1:] + np.int32(base))
             base += int(part.offsets[-1])
-        return TermLists(np.concatenate(offsets), np.concatenate(codes), words.take(pa.array(firsts)))
+        counts = None
+        if any(part.counts is not None for part in parts):
+            counts = np.concatenate([_ones(part) if part.counts is None else part.counts for part in parts])
+        return TermLists(np.concatenate(offsets), np.concatenate(codes), words.take(pa.array(firsts)), counts)
 
     def compact(self) -> TermLists:
         """The same sets with a vocabulary without unused terms."""
         if len(self.codes) * _FEW < len(self.vocabulary):  # one slot's part of an epoch, if there are many slots
             places, codes = np.unique(self.codes, return_inverse=True)
-            return TermLists(self.offsets, codes.astype(np.int32), self.vocabulary.take(pa.array(places)))
+            return replace(self, codes=codes.astype(np.int32), vocabulary=self.vocabulary.take(pa.array(places)))
         used = np.zeros(len(self.vocabulary), np.bool_)
         used[self.codes] = True
         if used.all():
             return self
         translation = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        return TermLists(self.offsets, translation[self.codes], pc.filter(self.vocabulary, pa.array(used)))
+        return replace(self, codes=translation[self.codes], vocabulary=pc.filter(self.vocabulary, pa.array(used)))
+
+
+def _ones(lists: TermLists) -> Bytes:
+    return np.ones(len(lists.codes), np.uint8)

@@ -156,7 +156,7 @@ class TypedQuery:
     """
 
     _type: ClassVar[str]
-    _assumed: ClassVar[Mapping[str, Any]] = {"id": "q", "t": 0}
+    _assumed: ClassVar[Mapping[str, Any]] = {"id": "q"}
     """Fields that may be added later, as they are checked until then."""
     _names: ClassVar[Mapping[str, str]] = {}
     """Names in the JSON form of fields that have another one here."""
@@ -178,7 +178,7 @@ class TypedQuery:
         record = {**self._assumed, **self.to_record()}
         if isinstance(getattr(self, "region", None), Area):
             record["region"] = _SOMEWHERE
-        parse_query(record, _ANYWHERE, ANY_WORDS)
+        parse_query(record, _ANYWHERE, ANY_WORDS, timed=False)
 
     def to_record(self) -> dict[str, Any]:
         """The JSON form: the fields that are given, and the type."""
@@ -382,7 +382,7 @@ class CBQ(ContinuousQuery):
         half_life: time in which an object loses half of its weight: ms, text, or a timedelta.
         weights: ``{"space": α}``.
         window: for how long an object counts; None: until the query ends.
-        duration: τ, at most 65,536 half-lives; None: so many, of at least an hour each.
+        duration: τ, at most 65,536 half-lives; None: 65,536 of them, of at least an hour each.
         fields: which of the fields that the stream keeps rows show of an object; None: all.
     """
 
@@ -404,7 +404,7 @@ class Cancel(TypedQuery):
     """The end of the continuous query of an id, among the queries of a run; a running stream has ``cancel``."""
 
     _type: ClassVar[str] = "CANCEL"
-    _assumed: ClassVar[Mapping[str, Any]] = {"t": 0}
+    _assumed: ClassVar[Mapping[str, Any]] = {}
 
 
 class _Weights(dict[str, float]):

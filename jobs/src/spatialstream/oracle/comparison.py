@@ -94,18 +94,18 @@ def _unmatched(expected: Sequence[Row], actual: Sequence[Row]) -> tuple[list[Row
             groups[_exact(row)][side].append(row)
     missing: list[Row] = []
     unexpected: list[Row] = []
-    for wanted, surplus in groups.values():
+    for expected_rows, surplus in groups.values():
         # All values but the distances are equal here. Sorted by distance, equal rows are aligned.
-        wanted.sort(key=_distances)
+        expected_rows.sort(key=_distances)
         surplus.sort(key=_distances)
-        while wanted and surplus:
-            if _near(_distances(wanted[-1]), _distances(surplus[-1])):
-                wanted.pop(), surplus.pop()
-            elif _distances(wanted[-1]) > _distances(surplus[-1]):
-                missing.append(wanted.pop())
+        while expected_rows and surplus:
+            if _near(_distances(expected_rows[-1]), _distances(surplus[-1])):
+                expected_rows.pop(), surplus.pop()
+            elif _distances(expected_rows[-1]) > _distances(surplus[-1]):
+                missing.append(expected_rows.pop())
             else:
                 unexpected.append(surplus.pop())
-        missing += wanted
+        missing += expected_rows
         unexpected += surplus
     return missing, unexpected
 

@@ -333,15 +333,15 @@ def _csv_record(text: str, at: int) -> tuple[list[str | None] | None, int]:
         end = at
         while end < len(text) and text[end] not in ",\n":
             end += 1
-        more = text.startswith(",", end)
-        rest = text[at:end] if more else text[at:end].removesuffix("\r")
+        continues = text.startswith(",", end)
+        cell = text[at:end] if continues else text[at:end].removesuffix("\r")
         if quoted:
-            proper = proper and rest == "" and at <= len(text)
+            proper = proper and cell == "" and at <= len(text)
             cells.append(text[opening + 1 : at - 1].replace('""', '"'))
         else:
-            cells.append(rest or None)
+            cells.append(cell or None)
         at = end + 1
-        if not more:
+        if not continues:
             return cells if proper else None, at
 
 

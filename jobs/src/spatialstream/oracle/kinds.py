@@ -77,7 +77,7 @@ def _sbq(stream: AllObjects, life: Accepted, _last: int) -> Iterator[tuple[Key, 
     radius = reached((d for d, _ in candidates), best.k, by.radius, by.expansions)
 
     def score(d: float, o: SpatialObject) -> float:
-        s, t = space_score(d, radius), text_score(o.terms, by.words, corpus, by.static)
+        s, t = space_score(d, radius), text_score(o.said, by.asked, corpus, by.static)
         if by.half_life is not None:
             return decayed(by.shares[0], s, t, decay(query.t - o.t, by.half_life))
         assert by.between is not None
@@ -143,31 +143,31 @@ def _cbq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, R
     by, half_life = best.ranking, best.ranking.half_life
     assert half_life is not None
     corpus = Corpus.of(o.terms for o in stream.counted(query.t // stream.interval * stream.interval))
-    found = list[tuple[SpatialObject, Row, tuple[Any, ...]]]()
+    matches = list[tuple[SpatialObject, Row, tuple[Any, ...]]]()
     for o in stream.matching(query.t, life.end - 1, query.predicate):
         if frozenset(o.terms).isdisjoint(by.words):
             continue
         d = stream.distance(best.x, best.y, o)
-        score = forward(by.shares[0], space_score(d, by.radius), text_score(o.terms, by.words, corpus, static=True))
+        score = forward(by.shares[0], space_score(d, by.radius), text_score(o.said, by.asked, corpus, static=True))
         exponent, mantissa = forward_order(score, o.t - query.t, half_life)
         stored = shown(o, None)
         told = stream.ranked((d, -o.t, o.id, o.x, o.y, stored), query.fields) | {"score": score}
-        found.append((o, told, (-exponent, -mantissa, -o.t, o.id, o.x, o.y, stored)))
-    found.sort(key=lambda each: (each[0].t, each[0].id, each[0].x, each[0].y, each[2][-1], each[2]))
-    events = [(o.t, OBJECT, i) for i, (o, _, _) in enumerate(found)]
+        matches.append((o, told, (-exponent, -mantissa, -o.t, o.id, o.x, o.y, stored)))
+    matches.sort(key=lambda each: (each[0].t, each[0].id, each[0].x, each[0].y, each[2][-1], each[2]))
+    events = [(o.t, OBJECT, i) for i, (o, _, _) in enumerate(matches)]
     if window is not None:
-        events += [(o.t + window, EXPIRY, -1) for o, _, _ in found]
+        events += [(o.t + window, EXPIRY, -1) for o, _, _ in matches]
     answer: list[Row] = []
     for now, phase, i in sorted({each for each in events if each[0] <= min(last, life.end - 1)}):
         come = [
             (rank, shown)
-            for j, (o, shown, rank) in enumerate(found)
+            for j, (o, shown, rank) in enumerate(matches)
             if (o.t < now or (o.t == now and phase == OBJECT and j <= i)) and (window is None or o.t > now - window)
         ]
         new = [shown for _, shown in sorted(come, key=lambda each: each[0])[: best.k]]
         if new != answer:
             answer = new
-            yield row(query, now, phase, {"objects": new}, found[i][0] if phase == OBJECT else None)
+            yield row(query, now, phase, {"objects": new}, matches[i][0] if phase == OBJECT else None)
 
 
 def _ctq(stream: AllObjects, life: Accepted, last: int) -> Iterator[tuple[Key, Row]]:

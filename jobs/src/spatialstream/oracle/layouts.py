@@ -99,14 +99,14 @@ def laid_out(
     types = rule.properties.type_of
 
     def value(record: object, field: str) -> object:
-        found = field_value(record, field, columns, space)[1]
+        cell = field_value(record, field, columns, space)[1]
         if cells and field in types:
-            found = csv_value(found, types[field]) if isinstance(found, str) else found
+            cell = csv_value(cell, types[field]) if isinstance(cell, str) else cell
         if types.get(field) is PropertyType.TIME and suffix == ".parquet":
-            found = whole(found)
-        if cells and isinstance(found, str) and field in (*space.axes, "t"):
-            found = csv_number(found) if field in space.axes else found.strip() or None
-        return read[field](found) if field in read else found
+            cell = whole(cell)
+        if cells and isinstance(cell, str) and field in (*space.axes, "t"):
+            cell = csv_number(cell) if field in space.axes else cell.strip() or None
+        return read[field](cell) if field in read else cell
 
     for place, record in _records(path, suffix, layout, columns, space):
         try:
@@ -164,13 +164,13 @@ def _is_document(path: Path) -> bool:
 def _elements(text: str) -> Iterator[tuple[int, object]]:
     """The elements of an array, or of the features of a collection, as far as they can be read."""
     decoder = json.JSONDecoder()
-    whole = _whole(text)
-    if isinstance(whole, list):
-        yield from enumerate(map(_checked, whole), 1)
+    document = _whole(text)
+    if isinstance(document, list):
+        yield from enumerate(map(_checked, document), 1)
         return
-    if isinstance(whole, dict):
-        features = whole.get("features")
-        yield from enumerate(map(_checked, features if isinstance(features, list) else [whole]), 1)
+    if isinstance(document, dict):
+        features = document.get("features")
+        yield from enumerate(map(_checked, features if isinstance(features, list) else [document]), 1)
         return
     at = text.index("[", 0 if text.lstrip().startswith("[") else max(0, text.find('"features"'))) + 1
     number = 0

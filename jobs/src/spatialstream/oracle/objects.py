@@ -97,14 +97,16 @@ class AllObjects:
     def matching(self, first: float, last: int, predicate: Predicate) -> list[SpatialObject]:
         """The objects with ``first <= o.t <= last`` that satisfy the predicate, by (t, id, x, y)."""
         here = slice(bisect_left(self.times, first), bisect_right(self.times, last))
-        found = self.objects[here]
+        candidates = self.objects[here]
         if predicate.keywords or predicate.any or predicate.none:
-            found = [o for o, terms in zip(found, self._terms[here], strict=True) if _is_said(predicate, terms)]
+            candidates = [
+                o for o, terms in zip(candidates, self._terms[here], strict=True) if _is_said(predicate, terms)
+            ]
         if predicate.where is not None:
             where = cql2_of(predicate.where)
-            found = [o for o in found if satisfies(where, dict(o.properties))]
+            candidates = [o for o in candidates if satisfies(where, dict(o.properties))]
         inside = _containment(predicate.region, self.space)
-        return found if inside is None else [o for o in found if inside(o.x, o.y)]
+        return candidates if inside is None else [o for o in candidates if inside(o.x, o.y)]
 
     def distance(self, x: float, y: float, o: SpatialObject) -> float:
         """How far an object is from a point."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from spatialstream.model.ranking.powers import POWERS
@@ -54,11 +54,14 @@ def space_score(d: float, r: float) -> float:
     return 2.0 * (((d - r) / r) * ((d - r) / r))
 
 
-def text_score(text: Collection[str], asked: Collection[str], corpus: Corpus, static: bool = False) -> float:
-    """Eqn 3, with the norm of the object over all its words; ``static``: all words of an object weigh the same."""
-    words = frozenset(text)
-    weights = {word: 1 if static else corpus.weight(word) for word in words}
-    query = {word: corpus.weight(word) for word in frozenset(asked)}
+def text_score(text: Sequence[str], asked: Sequence[str], corpus: Corpus, static: bool = False) -> float:
+    """Eqn 3, with the norm of the object over all its words; ``static``: its words weigh by their occurrences alone.
+
+    A word that a text has several times weighs as many times as much, up to seven times.
+    """
+    words, times = frozenset(text), Counter(text)
+    weights = {word: min(7, times[word]) * (1 if static else corpus.weight(word)) for word in words}
+    query = {word: min(7, [*asked].count(word)) * corpus.weight(word) for word in frozenset(asked)}
     own, whole = (sum(weight * weight for weight in each.values()) for each in (weights, query))
     if own == 0 or whole == 0:
         return 1.0

@@ -398,7 +398,8 @@ class _Reference(Generic[_Batch]):
             batch = self.kind.concat([batch, self.kind.of(accepted)]).take(order)
         if isinstance(batch, ObjectBatch):
             properties = declared_columns(batch.properties, self.rule.properties)
-            batch = replace(batch, properties=properties, stored=batch.stored.kept(bool(self.rule.fields)))
+            stored, terms = batch.stored.kept(bool(self.rule.fields)), batch.terms.counted(self.rule.counts)
+            batch = replace(batch, properties=properties, stored=stored, terms=terms)
         return Decoded(batch, line[kept], _rejected(rejected), commonest([others]))
 
 
@@ -446,7 +447,7 @@ def _read_objects(
     values.read_strings(text, csv)
     properties = PropertyColumns(len(good), read_properties(cells, rule.properties, unit, csv))
     groups, starts, ends = values.read_lists(terms, text)
-    lists, _ = tokenise_slices(data, starts, ends, groups, rule)
+    lists, _ = tokenise_slices(data, starts, ends, groups, rule, counted=rule.counts)
     kept = _kept_texts(text, rule)
     rows: Any = slice(None)
     if not good.all():
@@ -695,7 +696,7 @@ def _read_table(found: Mapping[str, pa.Array], space: Space, rule: TermRule, uni
     texts, groups = _table_texts(found.get("text"), found.get("terms"), good)
     offsets, data = string_view(texts)
     bounds = offsets.astype(np.int64)
-    lists, _ = tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), groups, rule)
+    lists, _ = tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), groups, rule, counted=rule.counts)
     properties = PropertyColumns(len(good), table_properties(found, rule.properties, good))
     text = found.get("text")
     if TEXT not in (rule.fields or ()) or text is None or text.type != pa.string():

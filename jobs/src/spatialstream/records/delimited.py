@@ -21,7 +21,7 @@ _Row = tuple[int, list[str] | RecordError]
 
 
 def found_separator(lines: Sequence[str], header: bool = True) -> str:
-    """The mark that separates the columns of a text file: the commonest of its header.
+    """The character that separates the columns of a text file: the commonest of its header.
 
     Without a header, of those that are as often in each of the first lines.
     """

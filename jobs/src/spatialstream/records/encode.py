@@ -47,8 +47,8 @@ def object_lines(batch: ObjectBatch, space: Space) -> memoryview:
 
 
 def _text(batch: ObjectBatch) -> Sequence[pa.Array | str]:
-    """The text: as it was sent where it is kept, or the terms."""
-    words = _joined(', "text": "', _words(batch.terms, batch.terms.vocabulary, " "), '"')
+    """The text: as it was sent where it is kept, or the terms, each as often as it is counted."""
+    words = _joined(', "text": "', _words(batch.terms.said(), batch.terms.vocabulary, " "), '"')
     if batch.stored.column is None:
         return (words,)
     stored = chosen(batch.stored.column, (TEXT,)) if batch.properties.columns else batch.stored.column

@@ -8,8 +8,8 @@ in CSV a newline within quotes does not end a record, which takes one pass over 
 Cost: planning reads plain files once, to count lines, at more than 1 GB/s (CSV: 350 MB/s); reading holds one block of
 about 8 MB, or one record if that is longer, at a time.
 
-Files of objects in other layouts (GeoJSON, JSON arrays, nested JSON, other marks than commas, ``.zst``) are one chunk
-each, which :mod:`~spatialstream.records.foreign` reads; Parquet in other layouts is read by
+Files of objects in other layouts (GeoJSON, JSON arrays, nested JSON, other separators than commas, ``.zst``) are one
+chunk each, which :mod:`~spatialstream.records.foreign` reads; Parquet in other layouts is read by
 :mod:`~spatialstream.records.tables`.
 """
 
@@ -295,17 +295,17 @@ def _blocks(
 ) -> Iterator[tuple[bytes, int]]:
     """Whole records in blocks of about ``block_bytes``, each with the number of its first line."""
     progress = np.zeros(2, np.int64)
-    rest: list[bytes] = []
+    pending: list[bytes] = []
     while piece := file.read(block_bytes if length is None else min(block_bytes, length)):
         length = None if length is None else length - len(piece)
         begin = 0
         for border in _borders(piece, kind, progress, block_bytes):
-            block = b"".join([*rest, piece[begin:border]])
+            block = b"".join([*pending, piece[begin:border]])
             yield block, first_line
             first_line += int(np.count_nonzero(np.frombuffer(block, np.uint8) == _NEWLINE))
-            rest, begin = [], border
-        rest.append(piece[begin:])
-    block = b"".join(rest)
+            pending, begin = [], border
+        pending.append(piece[begin:])
+    block = b"".join(pending)
     if block:
         yield block, first_line
 
@@ -386,16 +386,16 @@ def decode_chunk(
             raise SettingError(chunk.source, f"cannot be read: {error}") from None
         return
     known = [(columns or {}).get(field, field) for field in object_fields(space, rule)]
-    others = [name for name in chunk.header if name not in known]  # of a table, each record has all
+    unread = [name for name in chunk.header if name not in known]  # of a table, each record has all
     for block, line in read(chunk, known):
         if kind == "queries":
             yield decode_queries(block, line, space, rule, unit)
         elif isinstance(block, pa.Table):
             decoded = decode_object_table(block, line, space, rule, columns, unit)
-            yield replace(decoded, unknown=_counted(others, len(decoded.batch)))
+            yield replace(decoded, unknown=_counted(unread, len(decoded.batch)))
         elif chunk.format == "csv":
             decoded = decode_csv(block, chunk.header, line, space, rule, columns, unit)
-            yield replace(decoded, unknown=_counted(others, len(decoded.batch)))
+            yield replace(decoded, unknown=_counted(unread, len(decoded.batch)))
         else:
             yield decode_objects(block, line, space, rule, columns, unit)
 

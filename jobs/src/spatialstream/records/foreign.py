@@ -1,12 +1,12 @@
-"""Files in other layouts than ours: GeoJSON, JSON arrays, nested JSON, and text with other marks than commas.
+"""Files in layouts of others: GeoJSON, JSON arrays, nested JSON, and text with other separators than commas.
 
 Each record is read by the standard library, its fields are taken by the expressions of their columns
 (:mod:`~.columns`), and become a line of JSON, which is decoded as all such lines are (:mod:`~.decode`): so what an
 object is, and what is refused, is the same as in all other files. A dead letter names the line of its record, or in a
 JSON document the number of its element. Cost: 10 to 20 µs a record.
 
-A document that breaks off, or is no JSON from some place on, gives what stands before, and then one dead letter that
-names the place: what follows cannot be told apart.
+A document that breaks off, or is not JSON from some place on, gives the records before that place, and then one dead
+letter that names it: what follows cannot be divided into records.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class ObjectReader:
 
     def read(self, records: Sequence[Record]) -> tuple[Decoded[ObjectBatch], bytes]:
         """The objects of some records, and as lines of JSON in our own layout those that are not refused before."""
-        kept: list[Record] = []
+        usable: list[Record] = []
         lines: list[str] = []
         refused: list[tuple[int, str, str]] = []
         for each in records:
@@ -249,7 +249,7 @@ class ObjectReader:
                 if error is not None:
                     raise error
                 lines.append(json.dumps(self._fields(record)))
-                kept.append(each)
+                usable.append(each)
             except RecordError as problem:
                 refused.append((place, str(problem), _echo(record)))
             except RecursionError:
@@ -257,9 +257,9 @@ class ObjectReader:
         content = "\n".join(lines).encode()
         decoded = decode_objects(content, 1, self._space, self._rule, unit=self._unit)
         for row in decoded.rejected.to_pylist():
-            place, record, _ = kept[row["line"] - 1]
+            place, record, _ = usable[row["line"] - 1]
             refused.append((place, row["reason"], _echo(record)))
-        accepted = [kept[line - 1] for line in decoded.line.tolist()]
+        accepted = [usable[line - 1] for line in decoded.line.tolist()]
         places = np.array([place for place, _, _ in accepted], np.int64)
         rejected, unknown = self._rejected(refused), self._unknown(accepted)
         return replace(decoded, line=places, rejected=rejected, unknown=unknown), content

@@ -82,7 +82,7 @@ def foreign_form(source: str, columns: Mapping[str, str], layout: InputLayout) -
     Args:
         source: the file.
         columns: our field -> the expression of its column.
-        layout: how it is said to be laid out.
+        layout: the layout that the user gives.
 
     Raises:
         SettingError: its first bytes contradict its name.
@@ -91,20 +91,20 @@ def foreign_form(source: str, columns: Mapping[str, str], layout: InputLayout) -
     suffix = path.suffix.lower()
     compression = suffix[1:] if suffix in (".gz", ".zst") else None
     suffix = Path(path.stem).suffix.lower() if compression else suffix
-    known = _OWN.get(suffix)
-    if known == "parquet" or (known is None and suffix not in _FOREIGN):
+    own_form = _OWN.get(suffix)
+    if own_form == "parquet" or (own_form is None and suffix not in _FOREIGN):
         return None
     check_start(source, "", compression == "gz")
     with open_input(source, compression) as file:
         start = file.readline(_LONGEST_LINE).removeprefix(_BOM)
-    form = _FOREIGN.get(suffix) or ("text" if known == "csv" else "lines")
-    if known == "csv":
+    form = _FOREIGN.get(suffix) or ("text" if own_form == "csv" else "lines")
+    if own_form == "csv":
         own = _is_own_header(start, columns)
     elif form == "text":
         own = False
     else:
         form, own = _json_form(start, form, suffix)
-        own = own and known is not None and not any(map(is_expression, columns.values()))
+        own = own and own_form is not None and not any(map(is_expression, columns.values()))
     return None if own and layout.plain and compression != "zst" else (form, compression)
 
 

@@ -1,4 +1,4 @@
-"""How files of objects are laid out, where their owners lay them out in another way than we do.
+"""The layout of files of objects that are not in the project's own formats.
 
 Local times: of the two moments of a time that clocks show twice, the earlier one is meant; a time that they skip is
 none.
@@ -18,7 +18,7 @@ from spatialstream.model.times import TIME_LIMIT, parse_time, time_unit
 __all__ = ["SEPARATORS", "InputLayout", "parse_layout"]
 
 SEPARATORS = (",", ";", "\t", "|")
-"""Marks that can stand between the columns of a text file."""
+"""Characters that can separate the columns of a text file."""
 
 _DIGITS = re.compile(r"-?[0-9]+")
 
@@ -52,7 +52,7 @@ class InputLayout:
             SettingError: one of them is invalid.
         """
         if self.separator is not None and self.separator not in SEPARATORS:
-            raise SettingError("separator", f"{self.separator!r} is none; give ',', ';', '|' or a tab")
+            raise SettingError("separator", f"{self.separator!r} is not a separator; give ',', ';', '|' or a tab")
         if self.time_format is not None and "%" not in self.time_format:
             raise SettingError("time_format", f"{self.time_format!r} has no fields; give one such as '%d/%m/%Y %H:%M'")
         if self.at is not None and (self.time_format is not None or self.time_zone is not None):
@@ -65,12 +65,12 @@ class InputLayout:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is said that differs from files in our own layout."""
+        """Whether all settings are those of the project's own formats."""
         return self == InputLayout(time_unit=self.time_unit)
 
     @property
     def of_text(self) -> bool:
-        """Whether something is said that only text with columns has."""
+        """Whether a setting is given that only text with columns has."""
         return (self.separator, self.header, self.quotes) != (None, True, None)
 
     def check(self, columns: Mapping[str, str]) -> None:
@@ -147,7 +147,7 @@ def _choice(given: Mapping[str, str], name: str, choices: Mapping[str, bool]) ->
     if name not in given:
         return None
     if given[name] not in choices:
-        raise SettingError(name, f"{given[name]!r} is none; give {' or '.join(choices)}")
+        raise SettingError(name, f"{given[name]!r} is not a choice; give {' or '.join(choices)}")
     return choices[given[name]]
 
 

@@ -130,7 +130,7 @@ def _read_from(
 def _shown(each: SpatialObject, space: Space, properties: Properties) -> dict[str, Any]:
     place = dict(zip(space.axes, (each.x, each.y), strict=True))
     said = {name: _moment(int(value)) if name in properties.times else value for name, value in each.properties}
-    return {"id": each.id, "t": _moment(each.t), **place, "terms": list(each.terms), **said}
+    return {"id": each.id, "t": _moment(each.t), **place, "terms": list(each.said), **said}
 
 
 def _moment(t: int) -> str | int:

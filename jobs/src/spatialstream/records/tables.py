@@ -53,7 +53,7 @@ def check_table(source: str, schema: pa.Schema, columns: Mapping[str, str], layo
     """Check that a table has the columns of all fields.
 
     Raises:
-        SettingError: it lacks one, or something is said that only text with columns has.
+        SettingError: it lacks one, or a setting is given that only text with columns has.
     """
     if layout.of_text:
         raise SettingError(source, "is a Parquet file, which has a header; leave out the options of text with columns")

@@ -17,7 +17,7 @@ them do not matter. Folding itself depends on no context.
 A hash table with open addressing and linear probing codes the terms. A term of up to seven bytes is its own key; the
 key of a longer one is a hash, and then its bytes are compared. The hash and the place in the table depend on the seed
 of the process (:mod:`.hashing`), so nobody can write texts whose terms collide. Cost: O(bytes), eight ASCII bytes at a
-time, and one cache line for each term that occurs.
+time, and one cache line for each term that occurs; if occurrences are counted, two more for one that occurs again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spatialstream.model.arrays import Bytes, Codes, Flags, Ints, Words, string_
 from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, lean_kernel, load, repeat, signed, store
 from spatialstream.model.hashing import Seed, process_seed
 from spatialstream.model.kernels import cache_folder
-from spatialstream.model.terms import DEFAULT_RULE, TermLists, TermRule, extract_terms
+from spatialstream.model.terms import DEFAULT_RULE, MOST_OCCURRENCES, TermLists, TermRule, extract_terms, term_sequence
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.model.words import MARK, UNASSIGNED, WORD, classes, fold, is_word
 
@@ -319,13 +319,19 @@ def _tokenise(
     found: Flags,
     bounds: Codes,
     letters: Bytes,
+    written_at: Codes,
+    counts: Bytes,
 ) -> bool:
     """Code the terms of every group of slices; False if the table is half full and has to grow before it goes on.
 
     ``folded`` slices are of ``extra`` and hold terms already, a NUL between them; the others are text in ``data``. The
     first ``stops`` groups are the stop words, a term each, whose codes are therefore 0 to stops - 1. ``progress`` is
     (group, slice, position in it or -1, codes written, terms of the vocabulary); begin with (0, 0, -1, 0, 0).
+
+    If occurrences are counted, ``counts`` are those of the codes that are written, and ``written_at`` has for each code
+    where it was written last; otherwise ``counts`` is empty.
     """
+    counted = len(counts) > 0
     written = progress[3]
     count = progress[4]
     for g in range(progress[0], len(groups) - 1):
@@ -365,7 +371,12 @@ def _tokenise(
                     found[s] = True
                     if value & ~_CODE != stamp:
                         codes[written] = code
+                        if counted:
+                            written_at[code] = written
+                            counts[written] = 1
                         written += 1
+                    elif counted and counts[written_at[code]] < MOST_OCCURRENCES:
+                        counts[written_at[code]] += 1
         offsets[g + 1] = written
     progress[3], progress[4] = written, count
     return True
@@ -376,17 +387,18 @@ def _tokenise(
 _ASCII_FOLD = np.array([ord(fold(chr(c))) if c < 128 and is_word(chr(c)) else 0 for c in range(256)], np.uint8)
 
 
-def _fold_complex(data: Bytes, starts: Ints, ends: Ints, rule: TermRule) -> tuple[Flags, list[bytes]]:
-    """Which slices hold complex characters, and the terms of each of those, joined by NUL."""
+def _fold_complex(data: Bytes, starts: Ints, ends: Ints, rule: TermRule, counted: bool) -> tuple[Flags, list[bytes]]:
+    """Which slices hold complex characters, and the terms of each of those, joined by NUL; ``counted``: all of them."""
+    terms_of = term_sequence if counted else extract_terms
     marked = np.zeros(len(starts), np.bool_)
     if len(data) and data.max() >= 0x80:
         _mark_complex(data, starts, ends, character_table(), marked)
     texts = (data[starts[s] : ends[s]].tobytes().decode() for s in np.flatnonzero(marked))
-    return marked, ["\0".join(extract_terms(text, rule)).encode() for text in texts]
+    return marked, ["\0".join(terms_of(text, rule)).encode() for text in texts]
 
 
 def tokenise_slices(
-    data: Bytes, starts: Ints, ends: Ints, groups: Ints, rule: TermRule = DEFAULT_RULE
+    data: Bytes, starts: Ints, ends: Ints, groups: Ints, rule: TermRule = DEFAULT_RULE, *, counted: bool = False
 ) -> tuple[TermLists, Flags]:
     """The distinct terms of each group of texts, in order of first appearance.
 
@@ -396,11 +408,12 @@ def tokenise_slices(
         ends: int64[m].
         groups: int64[n + 1]: set i is of the texts ``groups[i]`` to ``groups[i + 1]``.
         rule: which terms count.
+        counted: whether it is counted how often a group has each term.
 
     Returns:
         n term sets, and bool[m]: whether the text has any term at all.
     """
-    folded, terms = _fold_complex(data, starts, ends, rule)
+    folded, terms = _fold_complex(data, starts, ends, rule, counted)
     stops = sorted(word for word in rule.stop_words if is_word(word))
     extra = [word.encode() for word in stops] + terms
     sizes = np.array([len(each) for each in extra], np.int64)
@@ -421,6 +434,7 @@ def tokenise_slices(
     found = np.zeros(len(starts), np.bool_)
     bounds, letters = np.empty(most + 1, np.int32), np.empty(_GROWTH * room + 8, np.uint8)
     bounds[0] = 0
+    written_at, counts = np.empty(most if counted else 0, np.int32), np.empty(most if counted else 0, np.uint8)
     slots, progress = np.zeros(2 * _FIRST_CAPACITY, np.uint64), np.array([0, 0, -1, 0, 0])
     seed = process_seed()
     while not _tokenise(
@@ -442,6 +456,8 @@ def tokenise_slices(
         found,
         bounds,
         letters,
+        written_at,
+        counts,
     ):
         bigger = np.zeros(4 * len(slots), np.uint64)
         _rehash(slots, seed, bigger)
@@ -450,14 +466,16 @@ def tokenise_slices(
     vocabulary = pa.StringArray.from_buffers(
         count, pa.py_buffer(bounds[: count + 1].copy()), pa.py_buffer(letters[: bounds[count]].copy())
     )
-    return TermLists(offsets[len(stops) :], codes[:written].copy(), vocabulary), found[len(stops) :]
+    said = counts[:written].copy() if counted else None
+    return TermLists(offsets[len(stops) :], codes[:written].copy(), vocabulary, said), found[len(stops) :]
 
 
 def tokenise(texts: pa.StringArray, rule: TermRule = DEFAULT_RULE) -> TermLists:
     """The terms of each text of an Arrow utf8 column without nulls; equals ``extract_terms`` of each."""
     offsets, data = string_view(texts)
     bounds = offsets.astype(np.int64)
-    return tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), np.arange(len(bounds)), rule)[0]
+    groups = np.arange(len(bounds))
+    return tokenise_slices(data, bounds[:-1].copy(), bounds[1:].copy(), groups, rule, counted=rule.counts)[0]
 
 
 def prepare() -> None:

@@ -44,7 +44,8 @@ def answer_html(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], sp
 
 def _said(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any], space: Space) -> str:
     try:
-        query = parse_query({"t": rows[0]["t"] if rows else 0, "id": "", **record}, space, ANY_WORDS)
+        known = {"t": rows[0]["t"]} if rows else {}
+        query = parse_query({"id": "", **known, **record}, space, ANY_WORDS, timed=False)
     except RecordError:
         return ""
     if not isinstance(query, Query):

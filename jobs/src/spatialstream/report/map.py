@@ -117,7 +117,7 @@ class Map:
     def _asked(self) -> Iterator[Query]:
         for record in self.queries:
             with suppress(RecordError):
-                query = parse_query({"t": 0, "id": "", **as_record(record)}, self.space, ANY_WORDS)
+                query = parse_query({"id": "", **as_record(record)}, self.space, ANY_WORDS, timed=False)
                 if isinstance(query, Query):
                     yield query
 

@@ -62,9 +62,9 @@ def payload(
         objects: records as in an object file; those without a valid time or place are left out.
         results: result rows, in any order between queries and in order of time within each.
     """
-    asked, by_id = _asked(queries, space)
+    entries, by_id = _asked(queries, space)
     totals = _collect(results, by_id)
-    shown = _choose(asked)
+    shown = _choose(entries)
     places = _Places(space, objects)
     answered = [_query_value(each, space, places) for each in shown]
     places.sample()
@@ -81,7 +81,7 @@ def payload(
         "places": places.columns(),
         "objects": len(places.times),
         "queries": answered,
-        "asked": len(asked),
+        "asked": len(entries),
         "totals": totals,
         "kinds": {kind.type: _kind_value(kind) for kind in KINDS},
     }
@@ -99,7 +99,7 @@ def _kind_value(kind: Kind) -> dict[str, Any]:
 
 def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[str, list[_Asked]]]:
     """The valid queries, in their order, and the same by id, with cancellations applied."""
-    asked: list[_Asked] = []
+    entries: list[_Asked] = []
     by_id: dict[str, list[_Asked]] = {}
     cancelled: dict[str, list[int]] = {}
     for record in records:
@@ -111,13 +111,13 @@ def _asked(records: Sequence[Record], space: Space) -> tuple[list[_Asked], dict[
             cancelled.setdefault(query.id, []).append(query.t)
             continue
         end = query.t + query.lifetime.duration if query.lifetime.continuous else query.t
-        one = _Asked(query, record, end)
-        asked.append(one)
-        by_id.setdefault(query.id, []).append(one)
+        entry = _Asked(query, record, end)
+        entries.append(entry)
+        by_id.setdefault(query.id, []).append(entry)
     for name, moments in cancelled.items():
-        for one in by_id.get(name, ()):
-            one.end = min([one.end, *(t for t in moments if one.query.t <= t)])
-    return asked, by_id
+        for entry in by_id.get(name, ()):
+            entry.end = min([entry.end, *(t for t in moments if entry.query.t <= t)])
+    return entries, by_id
 
 
 def _collect(results: Iterable[Record], by_id: Mapping[str, list[_Asked]]) -> dict[str, int]:

@@ -119,7 +119,7 @@ def _number(value: float) -> str:
 
 def statistics_text(statistics: Statistics) -> str:
     """Format the query types, the quantities that differ by region, and the depth of J, for a terminal."""
-    whole = float(statistics.queries.sum()) or 1.0
+    total = float(statistics.queries.sum()) or 1.0
     finest = statistics.cells.first < 0
     rows = []
     for code, kind in enumerate(TYPES):
@@ -130,7 +130,7 @@ def statistics_text(statistics: Statistics) -> str:
         words = float(statistics.lengths[code] @ np.arange(statistics.lengths.shape[1])) / count
         reached = float(statistics.reached[code, finest].sum()) / count
         stands = _lasting(lasts) if IS_CONTINUOUS[code] else ""
-        part = f"{100 * count / whole:.1f} %"
+        part = f"{100 * count / total:.1f} %"
         rows.append([kind, f"{count:,.0f}", part, _number(words), stands, f"{reached:,.1f}"])
     head = ["type", "queries", "part", "keywords", "duration", "cells reached"]
     lines = [*aligned(head, rows, right={1, 2, 3, 4, 5}), ""] if rows else ["no queries", ""]
@@ -217,7 +217,7 @@ def _averages(each: _Regional) -> _Panel:
         result: Floats = np.log(np.maximum(each.value[cells], low) / low) / math.log(high / low)
         return result
 
-    own = np.unique(each.basis)
+    bases = np.unique(each.basis)
     return _Panel(
         f"{each.name}: {each.title}",
         f"{each.form(each.usual)} on average",
@@ -225,7 +225,7 @@ def _averages(each: _Regional) -> _Panel:
         shade,
         each.ink,
         (each.form(each.lowest), each.form(high)),
-        (own[own > 0].astype(np.int64), lambda cell: each.form(float(each.value[cell]))),
+        (bases[bases > 0].astype(np.int64), lambda cell: each.form(float(each.value[cell]))),
     )
 
 
@@ -246,13 +246,13 @@ def statistics_svg(statistics: Statistics, width: int = 960) -> str:
     ]
     regional = [_averages(each) for each in _regional(statistics)]
     across = min(2, len(panels))
-    each = (width - _LEFT - 20 - (across - 1) * _GAP) // across
-    parts, bottom = _rows(statistics, panels, across, each, _TOP)
+    panel_width = (width - _LEFT - 20 - (across - 1) * _GAP) // across
+    parts, bottom = _rows(statistics, panels, across, panel_width, _TOP)
     parts += _legend(_LEFT, bottom + 38)
     bottom += 70
     if regional:
         parts.append(f'<text x="{_LEFT}" y="{bottom + 20}" class="big">Differences by region</text>')
-        more, bottom = _rows(statistics, regional, across, each, bottom + 38)
+        more, bottom = _rows(statistics, regional, across, panel_width, bottom + 38)
         note = (
             "outlined: cells with enough queries for an average of their own; other cells have that of the cell around"
         )

@@ -60,12 +60,12 @@ def kafka_class_path() -> str:
         SettingError: its jars are missing.
     """
     folder = jars_folder() / "kafka"
-    found = sorted(folder.glob("*.jar"))
-    if not found:
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
         raise SettingError(
             "jars", f"{folder} holds no jars; run `make .venv/.jars`, or set {VARIABLE} to another folder"
         )
-    return os.pathsep.join(map(str, found))
+    return os.pathsep.join(map(str, jars))
 
 
 def pyspark_class_path() -> str:

@@ -201,12 +201,12 @@ def answer(
     with used_session(spark, keep=True) as session:
         with disk_errors("output"):
             folder = setup.paths.frames
-            given = files if lines is None else _keep(lines, folder, "objects")
+            sources = files if lines is None else _keep(lines, folder, "objects")
             asked = _keep(asked_lines, folder, "queries")
             if areas is not None:
                 table = _area_table(areas, area_id, setup)
                 asked = tuple(with_areas(path, lambda: table, folder) for path in asked)
-        setup = replace(setup, objects=given, queries=asked)
+        setup = replace(setup, objects=sources, queries=asked)
         summary = run(setup, session)
     rows = session.read.schema(result_schema(setup.space, setup.rule)).json(setup.paths.results.as_uri())
     rejected = rejected_records(session, setup.paths.rejected, "source string, line long, reason string, record string")
@@ -306,12 +306,12 @@ def _keep(lines: DataFrame | Iterator[bytes], folder: Path, name: str) -> tuple[
         if isinstance(lines, DataFrame):
             parts = aside / "parts"
             lines.select(lines.value.cast("string").alias("value")).write.text(parts.as_uri())
-            found = [(f"{name}-{number:05d}", path) for number, path in enumerate(sorted(parts.glob("part-*.txt")))]
+            files = [(f"{name}-{number:05d}", path) for number, path in enumerate(sorted(parts.glob("part-*.txt")))]
         else:
-            found = []
-        if not found:
-            found = [(name, _write(() if isinstance(lines, DataFrame) else lines, aside / "lines"))]
-        return tuple(_named(path, folder, part) for part, path in found)
+            files = []
+        if not files:
+            files = [(name, _write(() if isinstance(lines, DataFrame) else lines, aside / "lines"))]
+        return tuple(_named(path, folder, part) for part, path in files)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

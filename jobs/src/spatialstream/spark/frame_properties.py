@@ -41,14 +41,14 @@ def properties_of(objects: DataFrame | pd.DataFrame, space: Space) -> Properties
     At most the first :data:`~spatialstream.model.properties.declared.MOST_PROPERTIES`.
     """
     types = _pandas_types(objects) if isinstance(objects, pd.DataFrame) else _spark_types(objects)
-    found: list[str] = []
+    declarations: list[str] = []
     for name, kind in types.items():
-        if kind is not None and name not in object_fields(space) and len(found) < MOST_PROPERTIES:
+        if kind is not None and name not in object_fields(space) and len(declarations) < MOST_PROPERTIES:
             try:
-                found += Properties.parse([f"{name}:{kind}"]).declarations
+                declarations += Properties.parse([f"{name}:{kind}"]).declarations
             except SettingError:  # its name is not that of a property
                 continue
-    return Properties.parse(found)
+    return Properties.parse(declarations)
 
 
 def _pandas_types(frame: pd.DataFrame) -> dict[str, PropertyType | None]:

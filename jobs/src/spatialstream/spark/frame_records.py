@@ -80,12 +80,12 @@ def object_lines(
     Raises:
         SettingError: a column is missing, duplicate, or of an unsuitable type.
     """
-    wanted = {"id": _is_id, "t": _is_time, **dict.fromkeys(space.axes, _is_number)}
+    checks = {"id": _is_id, "t": _is_time, **dict.fromkeys(space.axes, _is_number)}
     words = {"text": _is_string, "terms": _are_strings}
-    check_columns(objects.columns, setting, (*wanted, *properties.names), tuple(words), str.casefold)
+    check_columns(objects.columns, setting, (*checks, *properties.names), tuple(words), str.casefold)
     there = [name for name in words if name in objects.columns]
     of_types = {name: _OF_TYPE[kind] for name, kind in properties.types}
-    _check_types(objects, setting, wanted | {name: words[name] for name in there} | of_types)
+    _check_types(objects, setting, checks | {name: words[name] for name in there} | of_types)
     axes = [col(name).cast("double").alias(name) for name in space.axes]
     others = [_property(objects, name, kind, unit) for name, kind in properties.types]
     return _lines(objects, "objects", [_id(objects), _millis(objects, unit), *axes, *map(col, there), *others])
@@ -108,12 +108,12 @@ def query_lines(queries: DataFrame, setting: str = "queries", unit: str = "ms") 
     check_columns(queries.columns, setting, tuple(wanted), (), str.casefold)
     check_query_columns(queries.columns, setting)
     _check_types(queries, setting, wanted)
-    others = [
+    columns = [
         _whole(queries, name) if name in _COUNTS else col(f"`{name}`")
         for name in queries.columns
         if name not in ("id", "t")
     ]
-    return _lines(queries, "queries", [_id(queries), _millis(queries, unit), *others])
+    return _lines(queries, "queries", [_id(queries), _millis(queries, unit), *columns])
 
 
 def _lines(frame: DataFrame, kind: str, columns: list[Column]) -> DataFrame:
@@ -158,7 +158,7 @@ def _millis(frame: DataFrame, unit: str, name: str = "t") -> Column:
 
 
 def _scaled(t: Column, kind: DataType, micros: int) -> Column:
-    """Whole numbers, and strings of their digits, in a unit of so many microseconds: as digits of ms, rounded down.
+    """Whole numbers, and strings of their digits, in a unit given in microseconds: as digits of ms, rounded down.
 
     NaN is absent, and anything else that is no whole number is passed on as text, which is no time or one in ISO 8601.
     """

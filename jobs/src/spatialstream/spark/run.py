@@ -33,7 +33,7 @@ from spatialstream.index.kinds import DEFAULT, wanted_kind
 from spatialstream.kernels import compile_kernels
 from spatialstream.model.errors import RecordError, RunError, SettingError, SpatialStreamError, StateError
 from spatialstream.model.space import WGS84, Space
-from spatialstream.model.terms import TermRule
+from spatialstream.model.terms import TermRule, check_counts
 from spatialstream.model.times import duration_of, time_unit, whole_number
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.records.columns import check_fields
@@ -167,6 +167,7 @@ class RunSettings:
         if not self.objects:
             raise SettingError("objects", "give at least one file")
         check_fields(self.columns, self.rule)
+        check_counts(self.rule)
 
     @property
     def paths(self) -> Paths:
@@ -214,6 +215,7 @@ class RunSettings:
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
+            "term_counts": self.rule.counts or None,
             "properties": self.rule.properties.declarations or None,
             "fields": [*(self.rule.fields or ())] or None,
             "unicode": UNICODE,

@@ -7,7 +7,8 @@ GeoParquet 1.1 file (https://geoparquet.org/releases/v1.1.0) with the columns
 id        string
 t         timestamp[ms, UTC]
 lon, lat  double                  ``x``, ``y`` in a planar space
-terms     list<string>            in no particular order
+terms     list<string>            in no particular order; each as often as the text has it (at most 7 times), if the
+                                  stream counts that
 ...       string, double,         a column for each property that the stream declares, null where it is missing
           timestamp[ms, UTC],
           boolean
@@ -78,7 +79,7 @@ def _day_name(day: int) -> str:
 
 def _parquet(objects: ObjectBatch, space: Space) -> pa.Buffer:
     """A file's bytes."""
-    terms = objects.terms.compact()
+    terms = objects.terms.compact().said()
     columns = {
         "id": objects.ids,
         "t": pa.array(objects.t).cast(pa.timestamp("ms", "UTC")),

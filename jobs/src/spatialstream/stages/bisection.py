@@ -114,7 +114,7 @@ def _scratch(
 
 def bisect_route(epoch: Epoch, partition: int, storage: Storage) -> list[QuarantinedRecord]:
     """The records of a router partition's share that have to be quarantined for ROUTE not to fail."""
-    known = {(left.what, left.number) for left in epoch.left}
+    known = {(each.what, each.number) for each in epoch.quarantined}
     items = {
         (run.name, row): (run, record)
         for run, row, record in records_of_share(epoch, partition, storage)
@@ -127,7 +127,7 @@ def bisect_route(epoch: Epoch, partition: int, storage: Storage) -> list[Quarant
     ):
 
         def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
-            deque(route_epoch(replace(again, left=(*epoch.left, *others)), partition, scratch()), 0)
+            deque(route_epoch(replace(again, quarantined=(*epoch.quarantined, *others)), partition, scratch()), 0)
 
         found = _found(list(items), rehearse)
     return [QuarantinedRecord(*name, _routed_letter(epoch.number, *items[name], error)) for name, error in found]
@@ -145,20 +145,20 @@ def bisect_work(
     slot: int, blocks: Sequence[BlockMessage], turn: Round, settings: WorkSettings, storage: Storage
 ) -> list[QuarantinedRecord]:
     """The records of a slot's blocks to be quarantined for WORK not to fail; arguments as those of WORK."""
-    rows = list(without(slot, blocks_of_round(slot, blocks, turn)[0], turn.left))
-    known = {(left.what, left.number) for left in turn.left}
+    rows = list(without(slot, blocks_of_round(slot, blocks, turn)[0], turn.quarantined))
+    quarantined = {(each.what, each.number) for each in turn.quarantined}
     items: dict[_Name, pa.RecordBatch] = {}
     for kind, what, name in ((messages.REGISTERED, QUERY, "number"), (messages.OBJECTS, OBJECT, "seq")):
         for content in [content for _, each, content in rows if each == kind]:
             for row, number in enumerate(numbers(content, name).tolist()):
-                if (what, number) not in known:
+                if (what, number) not in quarantined:
                     items[what, number] = content.slice(row, 1)
     settings = replace(settings, archive=None)
     restore = partial(SlotIndexes.restore, settings, slot)
     with _scratch(slot_state(slot, turn, storage), restore, turn, storage) as (scratch, again):
 
         def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
-            deque(work(slot, blocks, replace(again, left=(*turn.left, *others)), settings, scratch()), 0)
+            deque(work(slot, blocks, replace(again, quarantined=(*turn.quarantined, *others)), settings, scratch()), 0)
 
         found = _found(list(items), rehearse)
     return [
@@ -178,7 +178,9 @@ def _echo(record: pa.RecordBatch, kind: str) -> str:
     if is_query:
         fields = QueryBatch.from_arrow(record)[0].to_record()
     else:
-        fields = asdict(ObjectBatch.from_arrow(record)[0])
+        one = ObjectBatch.from_arrow(record)[0]
+        fields = asdict(replace(one, terms=one.said))
+        del fields["counts"]
         fields |= dict(fields.pop("properties")) | json.loads(f"{{{fields.pop('stored') or ''}}}")
     return json.dumps(fields, ensure_ascii=False)
 
@@ -256,12 +258,12 @@ def bisect_answers(
     part: int = 0,
 ) -> list[QuarantinedRecord]:
     """The records to be quarantined for MERGE not to fail in the second phase; see :func:`bisect_merge`."""
-    known = Second.load(storage, turn, part)
+    second = Second.load(storage, turn, part)
 
     def rehearse(others: tuple[QuarantinedRecord, ...]) -> None:
-        deque(merge_second(_kept([*known, *rows], others), settings.space, limits), 0)
+        deque(merge_second(_kept([*second, *rows], others), settings.space, limits), 0)
 
-    return _asked(known, rehearse)
+    return _asked(second, rehearse)
 
 
 def _asked(
@@ -285,10 +287,10 @@ def _kept(rows: Sequence[Block], others: tuple[QuarantinedRecord, ...]) -> list[
     seq, number = (
         np.array([each.number for each in others if each.what == what], np.int64) for what in (OBJECT, QUERY)
     )
-    kept: list[Block] = []
+    remaining: list[Block] = []
     for slot, kind, content in rows:
         name, gone = ("seq", seq) if kind == messages.LINES else ("number", number)
         if name in content.schema.names and len(gone):
             content = content.take(pa.array(np.flatnonzero(~np.isin(numbers(content, name), gone))))
-        kept.append((slot, kind, content))
-    return kept
+        remaining.append((slot, kind, content))
+    return remaining

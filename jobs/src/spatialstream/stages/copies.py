@@ -87,12 +87,12 @@ class Delivery:
             blocks: with the columns ``seq`` and ``leaf``.
             storage: of the versions.
         """
-        each = [_version_of(block) for block in blocks]
-        if max(each, default=_PLAIN) == _PLAIN:
+        versions = [_version_of(block) for block in blocks]
+        if max(versions, default=_PLAIN) == _PLAIN:
             return None
         home = np.concatenate([numbers(block, "leaf") for block in blocks]) >= 0
-        under = np.repeat(each, [block.num_rows for block in blocks])
-        return cls(slot, home, under, {number: load_version(storage, number) for number in set(each) - {_PLAIN}})
+        under = np.repeat(versions, [block.num_rows for block in blocks])
+        return cls(slot, home, under, {number: load_version(storage, number) for number in set(versions) - {_PLAIN}})
 
     def take(self, rows: npt.NDArray[np.int64]) -> Delivery:
         """That of some of the objects."""

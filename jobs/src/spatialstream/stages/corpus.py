@@ -3,7 +3,7 @@
 Table B counts the objects with timestamps in (B - nΔ, B], where nΔ is the retention rounded up; without a retention,
 all up to B. It is a function of the objects alone, except for late ones: these count in the first table that is not
 written yet. An epoch writes the tables that it passes: the last one, and those that its queries name. It does so before
-it is announced, so whoever answers its queries finds them.
+it is announced, so the slots that answer its queries find them.
 
 Each router partition counts the terms of its objects by interval of Δ (:class:`CorpusCounts`), as part of its state.
 For each table it writes what it has counted; then one task adds these up (:func:`write_tables`). The marker of the

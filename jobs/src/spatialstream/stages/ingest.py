@@ -108,7 +108,7 @@ class Intake:
         records: number of accepted records.
         refused: number of rejected records and watermarks.
         last: offset of the last message.
-        left: number of those of ``refused`` on which decoding failed.
+        quarantined: number of those of ``refused`` on which decoding failed.
         reasons: ``refused`` by :func:`~spatialstream.records.reasons.reason_class`.
         unknown: the most common unknown fields of the accepted objects, and how many objects have each.
         kind: ``"objects"`` or ``"queries"``, which those rejected were to be; empty if none was.
@@ -121,7 +121,7 @@ class Intake:
     records: int
     refused: int
     last: int
-    left: int = 0
+    quarantined: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     kind: str = ""
@@ -200,13 +200,13 @@ class Ingest:
     def _begun(self, partition: str, inputs: Iterable[pa.RecordBatch | Records]) -> Iterator[Intake]:
         """As :meth:`intakes`, but puts may still be in progress."""
         kind, _, number = partition.partition("/")
-        for block, each in enumerate(_blocks(inputs)):
-            place = block if isinstance(each, Records) else each.column("offset")[0].as_py()
+        for block, records in enumerate(_blocks(inputs)):
+            place = block if isinstance(records, Records) else records.column("offset")[0].as_py()
             name = f"{self.epoch:09d}-{kind}-{int(number):04d}-{place:04d}-{self.attempt}"
-            if isinstance(each, Records):
-                yield self._of_records(each, partition, name)
+            if isinstance(records, Records):
+                yield self._of_records(records, partition, name)
             else:
-                yield self._of_messages(each, partition, name)
+                yield self._of_messages(records, partition, name)
 
     def _of_records(self, decoded_records: Records, partition: str, name: str) -> Intake:
         """The intake of a block that its source has decoded."""
@@ -257,7 +257,7 @@ class Ingest:
         rows = 0 if run is None else run.rows
         return Intake(
             *(partition, clock, run, file, rows, letters.count, last),
-            left=letters.left,
+            quarantined=letters.quarantined,
             reasons=letters.reasons,
             unknown=letters.unknown,
             kind=partition.partition("/")[0] if letters.count else "",
@@ -297,12 +297,12 @@ class Ingest:
                     refused = places.of(numpy_view(part.rejected.column("line")) - 2).tolist()
                     for place, row in zip(refused, part.rejected.to_pylist(), strict=True):
                         letters.add(*unpack_place(place), row["reason"], row["record"])
-                    parts.append(self._in_time(part.batch, places.of(part.line - 2), letters))
+                    parts.append(self._within_bounds(part.batch, places.of(part.line - 2), letters))
                     letters.unknown = commonest([letters.unknown, part.unknown])
                 else:
                     (place,) = places.of(np.array([first]))
                     letters.add(*unpack_place(int(place)), part[0], part[1])
-                    letters.left += 1
+                    letters.quarantined += 1
             line += _newlines(text)
         if len(parts) == 1:
             return parts[0]
@@ -325,14 +325,14 @@ class Ingest:
         }
         return self._without(batch, places, reasons, letters)
 
-    def _in_time(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
+    def _within_bounds(self, batch: _Batch, places: Ints, letters: _Letters) -> tuple[_Batch, Ints]:
         """The batch without records that are too old or from the future."""
-        late = np.zeros(len(batch), np.bool_)
+        expired = np.zeros(len(batch), np.bool_)
         if self.floor is not None and isinstance(batch, ObjectBatch):
-            late = batch.t <= self.floor
+            expired = batch.t <= self.floor
         future = np.zeros(len(batch), np.bool_) if self.ceiling is None else batch.t > self.ceiling
         reasons = dict[int, str]()
-        for bound, out, reason in ((self.floor, late, too_old), (self.ceiling, future & ~late, in_the_future)):
+        for bound, out, reason in ((self.floor, expired, too_old), (self.ceiling, future & ~expired, in_the_future)):
             if bound is not None:
                 reasons |= {row: f"t: {reason(int(batch.t[row]), bound)}" for row in np.flatnonzero(out).tolist()}
         return self._without(batch, places, dict(sorted(reasons.items())), letters)
@@ -352,7 +352,7 @@ class Ingest:
         """A record as it was parsed; of an object only the first terms."""
         if isinstance(record, SpatialObject):
             x, y = self.space.axes
-            fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.terms[:_ECHOED_TERMS]}
+            fields = {"id": record.id, "t": record.t, x: record.x, y: record.y, "terms": record.said[:_ECHOED_TERMS]}
             return json.dumps(fields, ensure_ascii=False)
         return json.dumps(record.to_record(), ensure_ascii=False)
 
@@ -382,20 +382,21 @@ class Ingest:
         """A message with its lines that are too long replaced by nothing."""
         ends = np.append(np.flatnonzero(np.frombuffer(value, np.uint8) == ord("\n")), len(value))
         starts = np.append(0, ends[:-1] + 1)
-        kept, last = [], 0
+        pieces, last = [], 0
         for i in np.flatnonzero(ends - starts > self.longest).tolist():
             start, end = int(starts[i]), int(ends[i])
             reason = f"record: {end - start} bytes are too many; the most is {self.longest}"
             letters.add(offset, i + 1, reason, _echo_of(value[start:end]))
-            kept.append(value[last:start])
+            pieces.append(value[last:start])
             last = end
-        return b"".join([*kept, value[last:]])
+        return b"".join([*pieces, value[last:]])
 
 
 def _bytes_of_terms(batch: ObjectBatch | QueryBatch) -> Ints:
     """The bytes of the terms, and of the fields that are kept, of each record in a block of its own."""
     terms = batch.terms if isinstance(batch, ObjectBatch) else batch.keywords
     each = pc.binary_length(terms.vocabulary).to_numpy().astype(np.int64)[terms.codes] + _BYTES_PER_TERM
+    each += terms.counts is not None
     ends: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
     sizes = ends[terms.offsets[1:]] - ends[terms.offsets[:-1]]
     stored = batch.stored.column if isinstance(batch, ObjectBatch) else None
@@ -407,7 +408,7 @@ class _Letters:
 
     Attributes:
         count: number of rejected records and watermarks; there may be fewer letters.
-        left: number of those on which decoding has failed.
+        quarantined: number of those on which decoding has failed.
         reasons: number of rejected ones by class.
         unknown: the unknown fields of its objects, see :attr:`Intake.unknown`.
     """
@@ -416,7 +417,7 @@ class _Letters:
         self._source = source
         self._lines: list[str] = []
         self._of_message: dict[int, tuple[int, int]] = {}
-        self.count = self.left = 0
+        self.count = self.quarantined = 0
         self.reasons: dict[str, int] = {}
         self.unknown: Mapping[str, int] = {}
 
@@ -536,12 +537,12 @@ def _blocks(inputs: Iterable[pa.RecordBatch | Records]) -> Iterator[pa.RecordBat
     """What a source delivers, in blocks of bounded size that are large enough to be decoded efficiently."""
     held: list[pa.RecordBatch] = []
     size = 0
-    for each in inputs:
-        if isinstance(each, Records):
-            yield each
-        elif each.num_rows:
-            held.append(each)
-            size += each.nbytes
+    for item in inputs:
+        if isinstance(item, Records):
+            yield item
+        elif item.num_rows:
+            held.append(item)
+            size += item.nbytes
             if size >= _BLOCK_BYTES:
                 yield from _pieces(pa.concat_batches(held))
                 held, size = [], 0

@@ -74,7 +74,7 @@ def write_sample(
         asked = _smallest(queries, np.flatnonzero(~is_end), -(-_PER_EPOCH // epoch.partitions))
         ends = _smallest(queries, np.flatnonzero(is_end), -(-_ENDS_PER_EPOCH // epoch.partitions))
         rows = np.sort(np.append(asked, ends))
-        some = replace(queries, by=nobody(len(queries))).take(rows)  # the tree need not know who asks
+        some = replace(queries, by=nobody(len(queries))).take(rows)  # the tree does not need the callers' names
         metadata["weight"] = repr(float(np.count_nonzero(~is_end)) / max(1, len(asked)))
         record = replace(some, keywords=some.keywords.compact()).to_arrow()
         name = f"{SAMPLES}{epoch.number:09d}-queries-{partition:04d}.arrow"
@@ -82,7 +82,7 @@ def write_sample(
 
 
 def _smallest(queries: QueryBatch, rows: Ints, most: int) -> Ints:
-    """At most so many of these rows: those with the smallest hashes of their ids."""
+    """At most ``most`` of these rows: those with the smallest hashes of their ids."""
     if len(rows) <= most:
         return rows
     hashes = hash_strings(queries.ids)[rows]

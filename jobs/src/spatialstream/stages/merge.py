@@ -197,7 +197,7 @@ def _merge(
     lines: RowLines,
     spools: Mapping[str, Spool],
 ) -> RoundResults:
-    kept, counted = list[Block](), RowCounts()
+    blocks, counted = list[Block](), RowCounts()
     sink = RowSink(lines, counted, space, limits, turn.known)
     for slot, kind, content in rows:
         if kind in _TAKEN:
@@ -205,21 +205,21 @@ def _merge(
         elif kind in spools:
             spools[kind].add(content)
         else:
-            kept.append((slot, kind, content))
-    kept.sort(key=lambda row: row[0])  # they come in any order, and a repetition has to write the same
-    by_kind = _by_kind(kept)
+            blocks.append((slot, kind, content))
+    blocks.sort(key=lambda row: row[0])  # they come in any order, and a repetition has to write the same
+    by_kind = _by_kind(blocks)
     state = merger_state(part, turn, storage)
     merged = state.begin(partial(restored, space))
     _register(by_kind, merged)
     for kind, stage in CONTINUOUS.items():
         stage.merge(spools, merged.mergers.get(kind), turn.watermark, sink)
-    second = second_phase(kept, turn.routing(storage), space) if turn.two_phase else None
+    second = second_phase(blocks, turn.routing(storage), space) if turn.two_phase else None
     later = None if second is None else second.numbers
     _add_snapshots(lines, answers(by_kind, spools, space, later, limits))
     merged.catalogue.count(counted.total())
     radii = merged.radii() if turn.settling else (np.empty(0, np.int64), np.empty(0))
 
-    rejected = [] if part else [left.letter for left in turn.left]
+    rejected = [] if part else [each.letter for each in turn.quarantined]
     if refused := by_kind.get(messages.REJECTED):
         letters = pa.Table.from_batches(refused).sort_by("order")  # each router partition has its own
         rejected += letters.column("line").to_pylist()
@@ -231,7 +231,7 @@ def _merge(
         merged.catalogue.drop(turn.watermark)
     state.end(merged)
     views.keep(storage.place, ~part, ListingView.of(merged.catalogue, turn))
-    loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in kept if kind == messages.LOAD}
+    loads = {slot: json.loads(content["load"][0].as_py()) for slot, kind, content in blocks if kind == messages.LOAD}
     foreign = sum(content["count"][0].as_py() for content in by_kind.get(messages.FOREIGN, []))
     return RoundResults(lines, rejected, counts, loads, second, foreign, radii)
 
@@ -285,7 +285,9 @@ def view(part: int, turn: Round, space: Space, storage: Storage) -> ListingView:
         raise Lost(f"the state of part {part} of MERGE after round {turn.number} is not in memory any more")
     if merged is None:
         done = turn.number, turn.revision
-        after = merger_state(part, replace(turn, number=turn.number + 1, left=(), before=done, since=done), storage)
+        after = merger_state(
+            part, replace(turn, number=turn.number + 1, quarantined=(), before=done, since=done), storage
+        )
         merged = restored(space, after.previous(), after.read)
     return ListingView.of(merged.catalogue, turn)
 

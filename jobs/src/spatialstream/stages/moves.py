@@ -195,18 +195,18 @@ def release_queries(
         coming: the version that is active now.
         movable: the slot's queries.
     """
-    kept = set[int]()
+    owned = set[int]()
     for kind, index in movable:
         number, queries = index.continuous(watermark)
         foreign = _foreign(slot, queries, coming)
         if not kind.steps:
             index.drop(number[foreign])
             continue
-        kept.update(number[~foreign].tolist())
+        owned.update(number[~foreign].tolist())
         until = np.where(queries.window < 0, queries.t + queries.duration, watermark + queries.window)[foreign]
         for each, deadline in zip(number[foreign].tolist(), until.tolist(), strict=True):
             moves.fading.setdefault(each, deadline)
-    moves.fading = {each: until for each, until in moves.fading.items() if each not in kept}
+    moves.fading = {each: until for each, until in moves.fading.items() if each not in owned}
 
 
 def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDArray[np.bool_]:

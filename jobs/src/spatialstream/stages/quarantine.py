@@ -113,14 +113,14 @@ def culprits(count: int, outcome: Callable[[npt.NDArray[np.int64]], Exception | 
         outcome: the exception of the stage with the records at these positions, ascending; None if there is none.
     """
     culprits_of_turn: list[tuple[int, Exception]] = []
-    rest = np.arange(count)
-    while len(culprits_of_turn) < _MOST and outcome(rest) is not None:
-        failing = _failing_set(rest, outcome)
+    suspects = np.arange(count)
+    while len(culprits_of_turn) < _MOST and outcome(suspects) is not None:
+        failing = _failing_set(suspects, outcome)
         if failing is None:
             break
         at, error = failing
-        culprits_of_turn.append((int(rest[at]), error))
-        rest = np.delete(rest, at)
+        culprits_of_turn.append((int(suspects[at]), error))
+        suspects = np.delete(suspects, at)
     return culprits_of_turn
 
 
@@ -131,7 +131,7 @@ def _failing_set(
     chosen = np.empty(0, np.int64)
     high, last = len(rest), -1
     for _ in range(_LARGEST_SET):
-        low = 0  # with so many of the first records, and those chosen, the stage does not fail; with ``high`` it does
+        low = 0  # with the first ``low`` records, and those chosen, the stage does not fail; with ``high`` it does
         if (raised := outcome(chosen)) is not None:
             return None if last < 0 else (last, raised)
         while high - low > 1:

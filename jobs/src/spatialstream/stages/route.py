@@ -300,13 +300,13 @@ def _route_objects(
     row, leaf, slots = routing.active.deliver(objects, registered)
     copied = len(row) > len(objects)
     for slot in np.unique(slots).tolist():
-        here = rows = np.flatnonzero(slots == slot)
+        members = rows = np.flatnonzero(slots == slot)
         if copied:  # copies are among the others, in order
-            here = here[np.argsort(row[here])]
-            rows = row[here]
+            members = members[np.argsort(row[members])]
+            rows = row[members]
         mine = objects if len(rows) == len(objects) else objects.take(rows)
         block = replace(mine, terms=mine.terms.compact()).to_arrow()
-        block = block.append_column("seq", pa.array(seq[rows])).append_column("leaf", pa.array(leaf[here]))
+        block = block.append_column("seq", pa.array(seq[rows])).append_column("leaf", pa.array(leaf[members]))
         yield slot, messages.OBJECTS, routed_under(block, routing.active)
 
 

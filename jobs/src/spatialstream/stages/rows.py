@@ -143,8 +143,8 @@ def row_lines(
     if limits is not None:
         ends = np.concatenate([[0], np.cumsum(pc.binary_length(items).to_numpy() + len(", "))])
         listed = np.maximum(0, ends[offsets[1:]] - ends[offsets[:-1]] - len(", "))
-        whole = pc.binary_length(heads).to_numpy() + len(before) + listed + len(after)
-        lost = whole > limits.longest
+        row_bytes = pc.binary_length(heads).to_numpy() + len(before) + listed + len(after)
+        lost = row_bytes > limits.longest
         if lost.any() or (listed > limits.part).any():
             kept = np.where(lost, 0, np.diff(offsets))
             items = items.filter(pa.array(~np.repeat(lost, np.diff(offsets))))
@@ -154,7 +154,7 @@ def row_lines(
             heads = heads.take(pa.array(row))
             number = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
             lists = _lists(offsets, items)
-            tails = _tails(whole, lost, row, number, parts, before, limits)
+            tails = _tails(row_bytes, lost, row, number, parts, before, limits)
             ends_of = pc.if_else(pa.array(lost[row]), "", after)
             return joined(heads, tails, lists, ends_of), row
     return joined(heads, before, _lists(offsets, items), after), row
@@ -195,12 +195,12 @@ def _tails(
 ) -> pa.LargeStringArray:
     """The text between a line's head and its list: the number of the part, or an error in place of the list."""
     texts = []
-    for each, part in zip(row.tolist(), number.tolist(), strict=True):
-        if lost[each]:
-            reason = f"the row would have {whole[each]} bytes, and the most is {limits.longest}; ask for less of it"
+    for i, part in zip(row.tolist(), number.tolist(), strict=True):
+        if lost[i]:
+            reason = f"the row would have {whole[i]} bytes, and the most is {limits.longest}; ask for less of it"
             texts.append(f', "error": "{reason}"}}')
-        elif parts[each] > 1:
-            texts.append(f', "part": {part}, "parts": {parts[each]}{before}')
+        elif parts[i] > 1:
+            texts.append(f', "part": {part}, "parts": {parts[i]}{before}')
         else:
             texts.append(before)
     return pa.array(texts, pa.large_string())

@@ -1,8 +1,11 @@
 """Snapshot queries that are asked between rounds: the slots that they concern, and the rows of what those find.
 
 A query goes to the slots to which the router would send it; SKQs in two phases, first to the slot nearest to them, and
-then to those within the radius that it gives. All slots answer as of one round, so the rows are those that the stream
-itself gives for the same queries with their times, if they come with the next round.
+then to those within the radius that it gives. Slots whose signatures say that they have nothing for it are skipped
+(:mod:`~spatialstream.stages.signatures`). An SKQ whose nearest slot is skipped begins at the slot that has the nearest
+block with its words; one for which only a few slots may have something asks all of these at once. All slots answer as
+of one round, so the rows are those that the stream itself gives for the same queries with their times, if they come
+with the next round.
 
 Slots answer in the order of the queries, and rows are made in that order while the answers come: what is held is about
 twice :data:`~spatialstream.stages.snapshots.BLOCK_BYTES`, or what is found for one query where that is more. This
@@ -25,18 +28,32 @@ from spatialstream.model.errors import Gone, Missing
 from spatialstream.model.kinds import CODE, KINDS
 from spatialstream.model.parsed_queries import packed, unpacked
 from spatialstream.model.queries import Nearest, Query
+from spatialstream.model.regions import Circle
 from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.kinds import SNAPSHOT
 from spatialstream.stages.kinds.base import Columns, Objects, stack
-from spatialstream.stages.routing import Routing
+from spatialstream.stages.routing import Routing, widened
 from spatialstream.stages.rows import RowLimits
-from spatialstream.stages.short_rows import SHORT, items_of, short_row
-from spatialstream.stages.snapshots import BLOCK_BYTES, nbytes, reach_of, rows_of, search
+from spatialstream.stages.signatures import SlotPruning
+from spatialstream.stages.snapshots import (
+    BLOCK_BYTES,
+    SHORT,
+    items_of,
+    nbytes,
+    reach_of,
+    rows_of,
+    search,
+    short_row,
+)
 from spatialstream.stages.two_phase import others_of
 from spatialstream.stages.views import RoundId, view_of
 
 __all__ = ["Find", "Lines", "Part", "SnapshotRows", "Tally", "Wanted", "found_here", "gathered", "joined", "scattered"]
+
+_FEW = 4
+"""An SKQ asks all slots that may have something at once if these are at most a quarter of all: then one slot has hardly
+all that it looks for, and a second phase would only ask the others later."""
 
 Part = tuple[int, list[Columns]]
 """The number of a query, and what some slots have found for it."""
@@ -188,10 +205,10 @@ class Tally(Protocol):
         """So many bytes more have been found; ``listed``: objects that are all in a row. Raises if it is too much."""
 
     def making(self, size: int) -> AbstractContextManager[object]:
-        """Entered while rows are made of so many bytes."""
+        """Entered while rows are made of ``size`` bytes."""
 
     def sent(self, size: int) -> None:
-        """What was found, so many bytes, is not held any more, nor are the rows made of it."""
+        """Release ``size`` bytes of what was found, with the rows made of it."""
 
 
 class SnapshotRows:
@@ -204,6 +221,7 @@ class SnapshotRows:
         space: of the stream.
         retention: ms that the queries can look back; None: for ever.
         longest: bytes of a row; a longer one says so in place of its list; None: any length.
+        pruning: what is known, by now, of the slots' views of the round; None: nothing.
     """
 
     def __init__(
@@ -214,12 +232,32 @@ class SnapshotRows:
         space: Space,
         retention: int | None = None,
         longest: int | None = None,
+        pruning: Callable[[], SlotPruning] | None = None,
     ) -> None:
         self._routing, self._space, self._longest = routing, space, longest
+        self._pruning = pruning or (lambda: SlotPruning(space, routing.slots, {}))
         self._wanted = list[Wanted]()
-        for number, query in enumerate(queries):
-            slots, (since, _) = tuple(routing.slots_of(query)), reach_of(query, retention, watermark)
-            self._wanted.append(Wanted(number, query, since, slots, len(slots) == 1))
+        for number, (query, slots) in enumerate(zip(queries, routing.slots_of(queries), strict=True)):
+            since, _ = reach_of(query, retention, watermark)
+            first = self._first(query, since, slots)
+            self._wanted.append(Wanted(number, query, since, first, len(first) == 1))
+
+    def _first(self, query: Query, since: int, slots: list[int]) -> tuple[int, ...]:
+        """Those of its slots that a query asks first; at least one, which says that there is nothing."""
+        pruning = self._pruning()
+        if isinstance(query.selection, Nearest):
+            kept = self._nearest(query, query.selection, since, slots, pruning)
+        else:
+            kept = pruning.may_have(slots, query, since, query.predicate.region)
+        return tuple(kept or [slots[0] if pruning.here is None else pruning.here])
+
+    def _nearest(self, query: Query, at: Nearest, since: int, slots: list[int], pruning: SlotPruning) -> list[int]:
+        """The slots where an SKQ begins: the nearest one, or all that may have something if these are few."""
+        everywhere = range(self._routing.slots)
+        there = pruning.may_have(everywhere, query, since, None) if pruning.knows else everywhere
+        if len(there) * _FEW <= len(everywhere):
+            return [*there]
+        return slots if slots[0] in there else [pruning.nearest(there, query, since, (at.x, at.y))]
 
     def rows(self, find: Find, tally: Tally) -> Iterator[Lines]:
         """The rows, some at a time, as what ``find`` finds comes in."""
@@ -265,12 +303,18 @@ class SnapshotRows:
     def _second(self, number: int, parts: Sequence[Columns]) -> Wanted | None:
         """The second phase of a query that needs one."""
         first = self._wanted[number]
-        if not isinstance(first.query.selection, Nearest):
+        if not isinstance(first.query.selection, Nearest) or len(first.slots) > 1:  # all that may have something
             return None
         (slot,), at, k = first.slots, first.query.selection, first.query.k
         distance = np.concatenate([part["distance"] for part in parts]) if parts else np.empty(0)
         within = float(distance[k - 1]) if len(distance) >= k else np.inf
-        slots = others_of(first.query, at, within, first.since, slot, self._routing, self._space)
+        region = Circle(at.x, at.y, widened(within, self._space)) if within < np.inf else None
+        others = [each for each in range(self._routing.slots) if each != slot]
+        left = self._pruning().may_have(others, first.query, first.since, region)
+        if not left:
+            return None
+        reached = others_of(first.query, at, within, first.since, slot, self._routing, self._space)
+        slots = sorted({*reached} & {*left})
         return replace(first, slots=tuple(slots), alone=False, within=within) if slots else None
 
     def _made(self, batch: Mapping[int, Sequence[Columns]], size: int, tally: Tally) -> Lines:

@@ -4,13 +4,16 @@ WORK and MERGE do both within a round; between rounds, actors do, with views of 
 (:mod:`~spatialstream.stages.snapshot_queries`). It is the same code, so a query has the same row either way.
 
 Cost: a slot's part is that of its searches (:mod:`spatialstream.local.snapshot.views`); a row is a sort of what is
-found. Lists and counts may be many times the available memory; they are processed in blocks.
+found. Lists and counts may be many times the available memory; they are processed in blocks. A single short row is made
+by itself (:func:`short_row`), because starting the kernels of :func:`rows_of` takes ten times as long as building it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +33,23 @@ from spatialstream.stages.rows import RowLimits
 
 __all__ = [
     "BLOCK_BYTES",
+    "SHORT",
     "Answers",
     "answer",
     "answers",
+    "items_of",
     "nbytes",
     "reach",
     "reach_of",
     "rows_of",
     "search",
+    "short_row",
 ]
+
+SHORT = 200
+"""Maximum items of rows that :func:`short_row` builds: with some 300 both ways cost the same."""
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 _TWO_PHASE = having(lambda kind: kind.has_second_phase)
 
@@ -58,12 +69,12 @@ def reach(queries: QueryBatch, retention: int | None, watermark: int | None) -> 
         watermark: the watermark when they came; None: nothing had arrived. A query that comes late finds what is kept
             now, not what was kept at its time.
     """
-    asked: npt.NDArray[np.int64] = queries.t - queries.duration
+    start: npt.NDArray[np.int64] = queries.t - queries.duration
     if retention is None:
-        return asked, np.ones(len(queries), np.bool_)
+        return start, np.ones(len(queries), np.bool_)
     floor = queries.t if watermark is None else np.maximum(queries.t, watermark)
-    since = np.maximum(asked, floor - retention)
-    return since, since == asked
+    since = np.maximum(start, floor - retention)
+    return since, since == start
 
 
 def reach_of(query: Query, retention: int | None, watermark: int) -> tuple[int, bool]:
@@ -199,12 +210,12 @@ def answers(
         rows = first[code == CODE[kind.type]]
         if not len(rows):
             continue
-        asked = head.take(pa.array(rows))
+        selected = head.take(pa.array(rows))
         stage = SNAPSHOT[kind.type]
         if stage.waits:
-            groups = _answered(asked, spools[stage.partial])
+            groups = _answered(selected, spools[stage.partial])
         else:
-            groups = iter([(asked, by_kind.get(stage.partial, ()))])
+            groups = iter([(selected, by_kind.get(stage.partial, ()))])
         for some, parts in groups:
             yield rows_of(kind, some, parts, space, limits)
 
@@ -240,3 +251,23 @@ def rows_of(
         after = pc.if_else(whole, pa.scalar(None, pa.int64()), asked.column("since"))
     lines, row = SNAPSHOT[kind.type].lines(asked, parts, space, after, limits)
     return Answers(kind.type, numbers(asked, "number"), numbers(asked, "t"), lines, row)
+
+
+def items_of(query: Query, parts: Sequence[Mapping[str, Any]]) -> int:
+    """Upper bound of the items that :func:`short_row` goes through."""
+    return SNAPSHOT[query.type].items(query, parts)
+
+
+def short_row(query: Query, parts: Sequence[Mapping[str, Any]], after: int | None, space: Space) -> str:
+    """The row of one query, with the same bytes as :func:`rows_of` gives it.
+
+    Args:
+        query: a snapshot query, with its time.
+        parts: what slots have found, see :func:`search`.
+        after: objects with this timestamp, ms, or an earlier one are not kept any more, and the row says so; None: all
+            are kept.
+        space: of the stream.
+    """
+    note = "" if after is None else f', "complete_after": {after}'
+    head = f'{{"query": {_quoted(query.id)}, "type": "{query.type}", "t": {query.t}{note}'
+    return f"{head}, {SNAPSHOT[query.type].answer(query, parts, space)}}}"

@@ -74,7 +74,7 @@ __all__ = [
     "turn_name",
 ]
 
-FORMAT = 13
+FORMAT = 14
 """Format of all that is kept in a checkpoint; a checkpoint with another number is rejected."""
 
 T = TypeVar("T")

@@ -117,8 +117,8 @@ class EpochTasks:
         """ROUTE: runs to blocks; a :class:`Routed` as JSON. Partition 0 publishes dead letters too."""
         self._have(world, () if partition else self.epoch.letters)
         if partition == 0:
-            left = (left.letter for left in self.epoch.left)
-            letters = chain(left, dead_letters(world.storage, self.epoch.letters))
+            quarantined = (each.letter for each in self.epoch.quarantined)
+            letters = chain(quarantined, dead_letters(world.storage, self.epoch.letters))
             world.sink.rejected(self.epoch.number, "input", letters)
         found = RouteFindings()
         ends = world.channel.send(route_epoch(self.epoch, partition, world.storage, found))

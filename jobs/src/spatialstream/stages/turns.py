@@ -154,7 +154,7 @@ class Epoch:
         letters: names of the files of dead letters that have come in with it, under ``input/``.
         two_phase: whether an SKQ goes only to the nearest slot first, see :mod:`~spatialstream.stages.two_phase`.
         measured: whether samples are written, from which J is learnt.
-        left: the quarantined records; ``what`` is the name of a run, ``number`` a row in it.
+        quarantined: the quarantined records; ``what`` is the name of a run, ``number`` a row in it.
         before: the last routed epoch before; None if there is none. An epoch in which nothing happens is not routed.
         since: the last epoch before that ended with a checkpoint of the registry; None if none did.
         checkpoint: whether this one does.
@@ -174,7 +174,7 @@ class Epoch:
     letters: tuple[str, ...]
     two_phase: bool = True
     measured: bool = True
-    left: tuple[QuarantinedRecord, ...] = ()
+    quarantined: tuple[QuarantinedRecord, ...] = ()
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True
@@ -185,7 +185,7 @@ class Epoch:
     @property
     def revision(self) -> int:
         """How often it was decided to quarantine records, see :mod:`~spatialstream.stages.quarantine`."""
-        return len(self.left)
+        return len(self.quarantined)
 
     @property
     def span(self) -> int:
@@ -202,7 +202,7 @@ class Epoch:
 
     def left_of(self, run: Run) -> Sequence[int]:
         """The quarantined rows of a run."""
-        return [left.number for left in self.left if left.what == run.name]
+        return [each.number for each in self.quarantined if each.what == run.name]
 
     def runs_of(self, kind: str) -> list[Run]:
         """The runs of a kind that reach into it, in input order."""
@@ -232,7 +232,7 @@ class Round:
         census: whether the slots count their continuous queries by leaf.
         two_phase: whether SKQs have been routed to one slot each, see :class:`Epoch`.
         measured: whether the slots report their load.
-        left: the quarantined records.
+        quarantined: the quarantined records.
         before: the round before; None if there is none.
         since: the last round before that ended with a checkpoint of all slots and of the merger; None if none did.
         checkpoint: whether this one does.
@@ -251,7 +251,7 @@ class Round:
     census: bool = False
     two_phase: bool = True
     measured: bool = True
-    left: tuple[QuarantinedRecord, ...] = ()
+    quarantined: tuple[QuarantinedRecord, ...] = ()
     before: Turn | None = None
     since: Turn | None = None
     checkpoint: bool = True
@@ -262,7 +262,7 @@ class Round:
     @property
     def revision(self) -> int:
         """How often it was decided to quarantine records."""
-        return len(self.left)
+        return len(self.quarantined)
 
     def routing(self, storage: Storage) -> Routing:
         """The routing that determines the slots of the second phase of SKQs."""

@@ -26,7 +26,7 @@ from spatialstream.model.space import Space
 from spatialstream.stages import messages
 from spatialstream.stages.kinds.base import Objects, found_columns, one_table, stack
 from spatialstream.stages.messages import Block, numbers
-from spatialstream.stages.routing import Routing, widened
+from spatialstream.stages.routing import Extent, Routing, widened
 from spatialstream.stages.state import get_records, records_file, turn_name
 from spatialstream.stages.turns import Round
 
@@ -81,13 +81,13 @@ def second_phase(rows: Sequence[Block], routing: Routing, space: Space) -> Secon
     if again is None:
         return None
     later = numbers(again, "number")
-    kept = [(0, messages.ASKED, again)]
+    blocks = [(0, messages.ASKED, again)]
     for kind in (messages.SNAPSHOT_QUERIES, messages.SNAPSHOT_OBJECTS):
         parts = [content for _, each, content in rows if each == kind]
         if parts:  # there are no objects if no query of this part of MERGE has found any
-            kept.append((0, kind, _only(one_table(parts), later)))
+            blocks.append((0, kind, _only(one_table(parts), later)))
     slots = again.column("slots").flatten().to_numpy()
-    return Second(later, tuple(kept), tuple(np.unique(slots).tolist()))
+    return Second(later, tuple(blocks), tuple(np.unique(slots).tolist()))
 
 
 def still_to_ask(rows: Sequence[Block], routing: Routing, space: Space) -> pa.RecordBatch | None:
@@ -148,7 +148,8 @@ def others_of(
     """The result of :func:`others_within` for one query, computed faster: the slots, ascending."""
     wide = widened(radius, space)
     region = Circle(at.x, at.y, wide) if wide < np.inf else None
-    return [each for each in routing.reaching(region, since, query.t) if each != slot]
+    (slots,) = routing.reaching([Extent(region, since, query.t)])
+    return [each for each in slots if each != slot]
 
 
 def requests(record: pa.RecordBatch, row: npt.NDArray[np.integer], slot: npt.NDArray[np.int32]) -> pa.RecordBatch:

@@ -41,7 +41,7 @@ def load_version(storage: Storage, number: int) -> RoutingVersion:
 
 
 def check_kind(version: RoutingVersion, kind: str | None, stream: str) -> None:
-    """Refuse to go on with a stream under another kind of index than it has; None accepts every kind.
+    """Refuse to continue a stream under another kind of index than it has; None accepts every kind.
 
     Args:
         version: one of its versions.

@@ -237,8 +237,8 @@ def _conjunctions(queries: QueryBatch) -> tuple[Array, TermLists]:
     ranked = np.flatnonzero(_RANKED[queries.code])
     if not len(ranked):
         return _plain(queries.keywords)
-    rest = np.flatnonzero(~_RANKED[queries.code])
-    owner, lists = _plain(queries.keywords.take(rest))
+    unranked = np.flatnonzero(~_RANKED[queries.code])
+    owner, lists = _plain(queries.keywords.take(unranked))
     owners, groups = list[int](), list[tuple[str, ...]]()
     for row in ranked.tolist():
         given = Expression.of(queries.keywords[row])
@@ -246,7 +246,7 @@ def _conjunctions(queries: QueryBatch) -> tuple[Array, TermLists]:
         mine = given.any or tuple((*given.keywords, word) for word in words)
         owners += [row] * len(mine)
         groups += mine
-    of_all = np.append(rest[owner], np.array(owners, np.int64))
+    of_all = np.append(unranked[owner], np.array(owners, np.int64))
     order = np.argsort(of_all, kind="stable")
     return of_all[order], TermLists.concat([lists, TermLists.of(groups)]).take(order)
 
@@ -487,19 +487,21 @@ class WordFilter:
         at = np.flatnonzero(_has((each.words for each in lookups), hashes)[codes])
         row = np.searchsorted(terms.offsets - terms.offsets[0], at, side="right") - 1
         word = hashes[codes[at]]
-        kept = np.zeros(len(objects), np.bool_)
+        needed = np.zeros(len(objects), np.bool_)
         everywhere = np.ones(len(at), np.bool_) if index.replicates else _has((x.anywhere for x in lookups), word)
-        kept[row[everywhere]] = True
+        needed[row[everywhere]] = True
         open_ = np.zeros(len(index.leaves), np.bool_)
         for each in lookups:
             open_[each.open] = True
-        asked = np.flatnonzero(~kept) if open_.any() else np.unique(row[~kept[row]])
-        if len(asked):
+        undecided = np.flatnonzero(~needed) if open_.any() else np.unique(row[~needed[row]])
+        if len(undecided):
             leaf = np.full(len(objects), _EVERY_LEAF, np.int32)
-            leaf[asked] = index.route_objects(objects if len(asked) == len(objects) else objects.take(asked))
-            kept[asked] |= open_[leaf[asked]]
-            kept[row[_has((each.cells for each in lookups), _keys(leaf[row], word))]] = True
-        return np.flatnonzero(kept)
+            leaf[undecided] = index.route_objects(
+                objects if len(undecided) == len(objects) else objects.take(undecided)
+            )
+            needed[undecided] |= open_[leaf[undecided]]
+            needed[row[_has((each.cells for each in lookups), _keys(leaf[row], word))]] = True
+        return np.flatnonzero(needed)
 
     def leaf_words(self, leaves: int) -> LeafWords:
         """At least the words under which CRQs are registered at each of n leaves, without duplicates.

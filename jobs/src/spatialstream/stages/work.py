@@ -200,7 +200,7 @@ def work(
     """
     began = time.perf_counter()
     found, foreign = blocks_of_round(slot, blocks, turn)
-    rows = list(without(slot, found, turn.left))
+    rows = list(without(slot, found, turn.quarantined))
     _check_markers(slot, rows, turn)
     state = slot_state(slot, turn, storage)
     indexes = state.begin(partial(SlotIndexes.restore, settings, slot))
@@ -231,7 +231,7 @@ def work(
 def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> tuple[list[Block], int]:
     """A slot's blocks, without repetitions, and the number of messages that the router has not written (skipped)."""
     revisions = dict(zip(turn.epochs, turn.revisions, strict=True))
-    seen: set[bytes] = set()
+    seen_keys: set[bytes] = set()
     rows: list[Block] = []
     foreign = 0
     for key, data in blocks:
@@ -240,23 +240,25 @@ def blocks_of_round(slot: int, blocks: Iterable[BlockMessage], turn: Round) -> t
             foreign += 1
             continue
         epoch, kind, revision = place
-        if revisions.get(epoch) == revision and key not in seen:
+        if revisions.get(epoch) == revision and key not in seen_keys:
             try:
                 content = messages.unpack(data)
             except (pa.ArrowException, OSError, StopIteration, TypeError):
                 foreign += 1
                 continue
-            seen.add(key)
+            seen_keys.add(key)
             rows.append((slot, kind, content))
     return rows, foreign
 
 
-def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord]) -> Iterator[Block]:
+def without(slot: int, rows: Sequence[Block], quarantined: Sequence[QuarantinedRecord]) -> Iterator[Block]:
     """A slot's blocks without the round's quarantined records. Quarantined queries that are registered end."""
-    if not left:
+    if not quarantined:
         yield from rows
         return
-    seq, number = (np.array([each.number for each in left if each.what == what], np.int64) for what in (OBJECT, QUERY))
+    seq, number = (
+        np.array([each.number for each in quarantined if each.what == what], np.int64) for what in (OBJECT, QUERY)
+    )
     for _, kind, content in rows:
         name, gone = ("seq", seq) if kind == messages.OBJECTS else ("number", number)
         if kind in (messages.OBJECTS, messages.REGISTERED, messages.ENDED) and len(gone):
@@ -270,12 +272,12 @@ def without(slot: int, rows: Sequence[Block], left: Sequence[QuarantinedRecord])
 
 def _check_markers(slot: int, rows: Sequence[Block], turn: Round) -> None:
     """Make sure that all epochs of a round are complete."""
-    found: dict[int, list[int]] = {}
+    by_epoch: dict[int, list[int]] = {}
     for _, kind, content in rows:
         if kind == messages.MARKER:
-            found.setdefault(content.column("epoch")[0].as_py(), []).append(content.column("partitions")[0].as_py())
+            by_epoch.setdefault(content.column("epoch")[0].as_py(), []).append(content.column("partitions")[0].as_py())
     for epoch in turn.epochs:
-        markers = found.get(epoch, [])
+        markers = by_epoch.get(epoch, [])
         if not markers or len(markers) != markers[0]:
             raise StateError(f"slot {slot} has {len(markers)} markers of epoch {epoch}: blocks of it are missing")
 
@@ -304,7 +306,7 @@ def slot_objects(slot: int, turn: Round, storage: Storage, *, done: bool = True)
     if not (done and turn.checkpoint):
         raise Lost(f"the state of slot {slot} after round {turn.number} is not in memory any more")
     last = turn.number, turn.revision
-    after = slot_state(slot, replace(turn, number=turn.number + 1, left=(), before=last, since=last), storage)
+    after = slot_state(slot, replace(turn, number=turn.number + 1, quarantined=(), before=last, since=last), storage)
     manifest = after.previous()
     assert manifest is not None
     objects = SegmentStore.restore(load_version(storage, turn.version).index.space, manifest["objects"], after.read)
@@ -555,9 +557,9 @@ def _apply(
         arrived = Arrived(objects, seq, settings.space, settings.mergers, turn.known, load, delivery)
         at_home = arrived.at_home()
         load.objects, load.home = len(at_home.objects), None if delivery is None else delivery.home
-        for each, index in indexes.continuous():
-            stage = CONTINUOUS[each.type]
-            placed = delivery is not None and delivery.places_nearest and EVERYWHERE[CODE[each.type]]
+        for query_kind, index in indexes.continuous():
+            stage = CONTINUOUS[query_kind.type]
+            placed = delivery is not None and delivery.places_nearest and EVERYWHERE[CODE[query_kind.type]]
             for name, content in stage.match(index, arrived if stage.copied or placed else at_home):
                 yield slot, name, content
         if settings.stores:
@@ -568,8 +570,8 @@ def _apply(
         looked_at = reach(queries, indexes.settings.retention, indexes.watermark)
         found = answer(slot, indexes.objects, queries, number, looked_at, two_phase=turn.two_phase)
         yield from load.each("queries", found)
-    for each, index in indexes.continuous():
-        for name, content in CONTINUOUS[each.type].steps(index, turn.watermark):
+    for query_kind, index in indexes.continuous():
+        for name, content in CONTINUOUS[query_kind.type].steps(index, turn.watermark):
             yield slot, name, content
     for _, index in indexes.continuous():
         index.expire(turn.watermark)

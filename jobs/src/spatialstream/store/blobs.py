@@ -71,12 +71,12 @@ def read_blob(client: KazooClient, wait: Wait, folder: str, head: bytes) -> pa.B
         StateError: a piece is damaged.
         ValueError, TypeError, KeyError: the head is invalid.
     """
-    found = json.loads(head)
-    results = [client.get_async(_path(folder, found["token"], i)) for i in range(found["pieces"])]
+    description = json.loads(head)
+    results = [client.get_async(_path(folder, description["token"], i)) for i in range(description["pieces"])]
     packed = b"".join([wait(result)[0] for result in results])
-    if _checksum(packed) != found["checksum"]:
+    if _checksum(packed) != description["checksum"]:
         raise StateError("a blob of the routing store is damaged: its pieces do not match its checksum")
-    return pa.py_buffer(bytearray(pa.Codec("zstd").decompress(packed, found["size"], asbytes=True)))
+    return pa.py_buffer(bytearray(pa.Codec("zstd").decompress(packed, description["size"], asbytes=True)))
 
 
 def token_of(head: bytes) -> str:

@@ -1,11 +1,15 @@
 """Reports in the routing store besides versions: load statistics, a sample, λ, executors, topics.
 
-The router writes a sample of the stream, which topics it uses, which times it takes and which unknown fields it has,
-the worker the load statistics and which versions it names, both why they cannot go on, who scales a stream the number
-of executors, and who runs it when its load counts as imbalanced, and whether it is suspended. The rebalancer and the
-operator read them, the gateway which times are taken, the router which versions are named. Each is small and replaced
-as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` where the store cannot be
-reached.
+- The router writes a sample of the stream, the topics that it uses, the times that it accepts and the unknown fields
+  that its objects have.
+- The worker writes load statistics, and the versions that it names.
+- Both write why they cannot continue.
+- An autoscaler writes the number of executors; an operator or a person writes from when on load counts as imbalanced,
+  and whether the stream is suspended.
+
+The rebalancer and the operator read them; the gateway reads the accepted times, the router the named versions. Each is
+small and replaced as a whole. Every function here raises :class:`~spatialstream.model.errors.Unavailable` if the store
+cannot be reached.
 """
 
 from __future__ import annotations
@@ -195,10 +199,10 @@ def read_topics(store: RoutingStore) -> UsedTopics | None:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a job cannot go on.
+    """Why a job cannot continue.
 
     Attributes:
-        text: in a sentence without its full stop; "": it goes on.
+        text: in a sentence without its full stop; "": it continues.
         since: when its turns began to fail, in ms since 1970-01-01 UTC.
         at: when this was written, likewise.
     """
@@ -209,7 +213,7 @@ class Trouble:
 
 
 def save_trouble(store: RoutingStore, job: str, trouble: Trouble) -> None:
-    """Keep why the router or the worker cannot go on, or that it does."""
+    """Keep why the router or the worker cannot continue, or that it does."""
     store.save_statistics(f"{job}-{TROUBLE}", {}, asdict(trouble))
 
 

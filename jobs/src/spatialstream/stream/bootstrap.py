@@ -225,16 +225,18 @@ def _ensure(
             report(f"the index is of kind {kind}; {program()} rebalance --strategy rebuild --index changes it")
     else:
         objects, queries = first.objects, first.queries
-        known, no_objects = (ObjectBatch.of([]), Refused()) if objects is None else read_objects([objects], settings)
-        asked, no_queries = (QueryBatch.of([]), Refused()) if queries is None else read_queries(queries, settings)
+        object_batch, no_objects = (
+            (ObjectBatch.of([]), Refused()) if objects is None else read_objects([objects], settings)
+        )
+        query_batch, no_queries = (QueryBatch.of([]), Refused()) if queries is None else read_queries(queries, settings)
         for path, refused in ((objects, no_objects), (queries, no_queries)):
             if refused.count:
                 told = "; ".join(told_reasons(refused.reasons))
                 report(f"{path}: {refused.count:,} records are invalid and were skipped: {told}")
-        asked = asked.take(np.flatnonzero(asked.code != CANCEL))
-        given = settings.space, _sample(known), _sample(asked)
-        each = len(known) / max(len(given[1]), 1), len(asked) / max(len(given[2]), 1)
-        made = first_plan(first.kind or DEFAULT, first.leaves, settings.slots, *given, each)
+        query_batch = query_batch.take(np.flatnonzero(query_batch.code != CANCEL))
+        given = settings.space, _sample(object_batch), _sample(query_batch)
+        weights = len(object_batch) / max(len(given[1]), 1), len(query_batch) / max(len(given[2]), 1)
+        made = first_plan(first.kind or DEFAULT, first.leaves, settings.slots, *given, weights)
         version = build(*given, made.leaves, settings.slots, kind=made.kind)
         if made.reason:
             report(f"index: {made.reason}")

@@ -55,7 +55,7 @@ def _known(ask: Callable[[float], Iterable[str]], answers: Iterable[str], patien
     """The progress of a checkpoint by the time the next turn may begin.
 
     Args:
-        ask: asks all owners for their progress, and lets them wait so many seconds for completion.
+        ask: asks all owners for their progress, and lets them wait a number of seconds for completion.
         answers: the owners' answers when it began.
         patience: maximum seconds to wait for completion.
     """
@@ -104,7 +104,7 @@ class RouterTurns:
     def epoch(self, ingestion: Ingestion) -> EpochRecord:
         """Do the next epoch, or redo the last one if it is not known to be done; redoing ingests nothing."""
         router, engine = self.router, self.engine
-        self.look()
+        self.poll_checkpoint()
         record = router.unfinished
         if record is None:
             self.step("ingest")
@@ -157,7 +157,7 @@ class RouterTurns:
         return _known(lambda seconds: self._ask(record, seconds), answers, patience)
 
     def _ask(self, record: EpochRecord, patience: float = 0.0) -> list[str]:
-        """The progress of an epoch's checkpoint, after waiting at most so many seconds for its completion."""
+        """The progress of an epoch's checkpoint, after waiting at most ``patience`` s for its completion."""
         tasks = EpochTasks(record.epoch, patience)
         return self.engine.map(tasks.written, range(record.epoch.partitions))
 
@@ -172,7 +172,7 @@ class RouterTurns:
             self.router.not_written()
         self.on_checkpoint(written)
 
-    def look(self) -> None:
+    def poll_checkpoint(self) -> None:
         """Check the progress of the checkpoint that is being written, if any."""
         if (record := self.router.writing) is not None:
             self._note(record, _of_all(self._ask(record)))
@@ -196,7 +196,7 @@ class RouterTurns:
 
         return ingest
 
-    def leave_out(self) -> Sequence[QuarantinedRecord]:
+    def quarantine(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records that make the routing of the unfinished epoch fail; returns them."""
         record = self.router.unfinished
         if record is None:
@@ -205,7 +205,7 @@ class RouterTurns:
         self.step("narrow")
         lines = self.engine.map(EpochTasks(record.epoch).narrow, range(record.epoch.partitions))
         if found := [from_json(QuarantinedRecord, line) for line in lines]:
-            self.router.leave_out(found)
+            self.router.quarantine(found)
         return found
 
 
@@ -272,7 +272,7 @@ class WorkerTurns:
         worker, channel = self.worker, self.engine.world.channel
         if worker.unfinished:
             return worker.unfinished
-        self.look()
+        self.poll_checkpoint()
         after, router = (worker.announced, worker.router) if self._heard is None else self._heard
         try:
             announced, offset = channel.announced(after, most, patience)
@@ -331,7 +331,7 @@ class WorkerTurns:
         return _known(lambda seconds: self._ask(record, seconds), answers, patience)
 
     def _ask(self, record: RoundRecord, patience: float = 0.0) -> list[str]:
-        """The progress of a round's checkpoint, after waiting at most so many seconds for its completion."""
+        """The progress of a round's checkpoint, after waiting at most ``patience`` s for its completion."""
         return self.engine.map(replace(_tasks(record), patience=patience).written, self._owners)
 
     def _note(self, record: RoundRecord, written: Written) -> None:
@@ -345,7 +345,7 @@ class WorkerTurns:
             self.worker.not_written()
         self.on_checkpoint(written)
 
-    def look(self) -> None:
+    def poll_checkpoint(self) -> None:
         """Check the progress of the checkpoint that is being written, if any."""
         if (record := self.worker.writing) is not None:
             self._note(record, _of_all(self._ask(record)))
@@ -389,7 +389,7 @@ class WorkerTurns:
         """Read again what has been announced and is in no round's record."""
         self._heard = None
 
-    def leave_out(self) -> Sequence[QuarantinedRecord]:
+    def quarantine(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records that make the unfinished round fail; returns them."""
         record = self.worker.unfinished
         if record is None:
@@ -407,7 +407,7 @@ class WorkerTurns:
             lines = lines or engine.gather(tasks.ask, slots, tasks.bisect_answers, asking)
         found = {(left.what, left.number): left for left in (from_json(QuarantinedRecord, line) for line in lines)}
         if found:
-            self.worker.leave_out(list(found.values()))
+            self.worker.quarantine(list(found.values()))
         return tuple(found.values())
 
     def _asking(self, record: RoundRecord) -> tuple[int, ...]:

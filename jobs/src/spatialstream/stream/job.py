@@ -248,18 +248,18 @@ class Job(ABC):
                 cause, before = before, _fingerprint(error)
                 if before and before == cause != narrowed:
                     narrowed = cause
-                    if self._leave_out():
+                    if self._quarantine():
                         failures, before, narrowed = 0, "", ""
                         continue
                 if failures > self.patience and not (full or away):
                     raise RunError(f"the {self.name} has failed {failures} times in a row: {_cause(error)}") from error
-                rest = _rest_after(failures)
+                delay = _rest_after(failures)
                 if full or away:
-                    rest = min(max(rest, _WAIT_FOR_STORAGE[0]), _WAIT_FOR_STORAGE[1])
+                    delay = min(max(delay, _WAIT_FOR_STORAGE[0]), _WAIT_FOR_STORAGE[1])
                 if full:
                     self.write_less()
-                self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {rest:.0f} s" if rest else ""))
-                self._rest(rest)
+                self.report(f"{self.name}: {_cause(error)}; trying again" + (f" in {delay:.0f} s" if delay else ""))
+                self._rest(delay)
             else:
                 if not running:
                     running = True
@@ -276,7 +276,7 @@ class Job(ABC):
         if self._failure is not None:
             raise RunError(f"the {self.name} has failed: {_cause(self._failure)}") from self._failure
 
-    def _leave_out(self) -> bool:
+    def _quarantine(self) -> bool:
         """Quarantine the records that made a turn fail twice with the same error; whether any was found."""
         self.report(f"{self.name}: looking for the records that cause this")
         try:
@@ -284,8 +284,8 @@ class Job(ABC):
         except Exception as error:  # noqa: BLE001 - the turn is retried with all records, and fails as before
             self.report(f"{self.name}: none found: {_cause(error)}")
             return False
-        for left in quarantined:
-            self.report(f"{self.name}: quarantined: {left.letter}")
+        for each in quarantined:
+            self.report(f"{self.name}: quarantined: {each.letter}")
         if not quarantined:
             self.report(f"{self.name}: no single record, and no two or three together, cause this")
         return bool(quarantined)
@@ -465,13 +465,13 @@ class RouterJob(Job):
         """Do one epoch, if there are new records or it is time for one."""
         assert self.turns is not None
         turns, router = self.turns, self.turns.router
-        self._parts.begin("look")
+        self._parts.begin("poll")
         bounds = {} if router.unfinished else self._look_behind()
         ranges = news(bounds, router.read, self.most_messages)
         if not ranges and not router.unfinished and not router.wants_epoch():
             # on a silent stream the registry is quickly rebuilt from the epochs since its last checkpoint
             silent = self.clock() - self._worked_at >= self.checkpoint_interval
-            turns.look()
+            turns.poll_checkpoint()
             self._settle(silent or router.settled)
             if silent:
                 router.keep()
@@ -487,7 +487,7 @@ class RouterJob(Job):
     def bisect(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records because of which the unfinished epoch fails."""
         assert self.turns is not None
-        return self.turns.leave_out()
+        return self.turns.quarantine()
 
     def write_less(self) -> None:
         """Nothing: an epoch that is not decided yet needs room for what it reads."""
@@ -647,7 +647,7 @@ class WorkerJob(Job):
     def bisect(self) -> Sequence[QuarantinedRecord]:
         """Quarantine the records that make the unfinished round fail."""
         assert self.turns is not None
-        return self.turns.leave_out()
+        return self.turns.quarantine()
 
     def write_less(self) -> None:
         """Skip the checkpoint, which needs the storage: the turn leaves its state in memory, as other turns do."""

@@ -13,14 +13,15 @@ Interface
 Protocol
     Both jobs write into the announcement log, besides announcements:
 
-    - A *beginning*, before anything else: the id of the leadership, made of the lease's fencing number and a random
-      part, and that number. A beginning counts unless one with a larger number comes before it.
+    - A *leader change*, before anything else: the id of the leadership, made of the lease's fencing number and a
+      random part, and that number. A leader change counts unless one with a larger number comes before it. (Kafka's
+      Raft log has control records of this name and purpose.)
     - A *decision* for each turn: the name of its record, and the record itself. No name is used twice.
 
-    A decision or an announcement counts if its leadership is that of the last beginning that counts before it in the
-    log. After writing a beginning or a decision, a process reads the log up to it before it continues; if it learns
-    that it does not count, it is *superseded*, and exits. A process that begins adopts the last decision that counts
-    before its beginning as its own.
+    A decision or an announcement counts if its leadership is that of the last leader change that counts before it in
+    the log. After writing a leader change or a decision, a process reads the log up to it before it continues; if it
+    learns that it does not count, it is *superseded*, and exits. A process that begins adopts the last decision that
+    counts before its leader change as its own.
 
 Records
     Records are stored in the log: so they are persistent within milliseconds wherever state is, and cost an object
@@ -28,10 +29,10 @@ Records
     that either job needs to return to its last checkpoint, and before what the worker has not read. Each decision
     carries the offset up to which its job allows that; the worker cuts.
 
-    So that a log without its start still says who leads, a leadership *restates* its beginning after each checkpoint,
-    with what it knows, and a record is needed together with the re-announcement under which it was decided. A
-    re-announcement does not count if another leadership has begun since: it carries the offset at which its author
-    first read its own beginning, and of two leaderships with one number the later one read its own at a larger offset.
+    So that a log without its start still says who leads, a leadership *repeats* its leader change after each
+    checkpoint, with what it knows, and a record is needed together with the repetition under which it was decided. A
+    repetition does not count if another leadership has begun since: it carries the offset at which its author first
+    read its own leader change, and of two leaderships with one number the later one read its own at a larger offset.
 
     The storage has three kinds of records: the first of a stream; those that are too long for a message; and all that
     are needed, once nothing has happened for a while, for brokers that keep no log for longer than some days.
@@ -47,8 +48,8 @@ Invariant
 
     =====================================  ============================================================================
     it writes a record                     under a name that nobody else uses; no decision that counts ever names it
-    it writes a decision, an announcement  it does not count, because the successor's beginning comes before it
-    it restates its beginning              likewise
+    it writes a decision, an announcement  it does not count: the successor's leader change comes before it
+    it repeats its leader change           likewise
     it has the log cut                     where it was allowed while it led, and what is allowed only grows
     it sends blocks, its tasks still do    of a decision that counts: the successor sends the same ones, under the same
                                            keys; or the successor has quarantined records: then the revision differs
@@ -68,8 +69,8 @@ Oracle
 Cost: one message per turn, and the time until it can be read, some 3 ms.
 
 If the broker has removed what came after the newest record of the storage, that record counts, if it is the last one;
-a log that has lost decisions is detected by comparing it with the turns that are known to be done. A beginning that the
-broker has removed is known from the messages after it: the id of a leadership contains its number.
+a log that has lost decisions is detected by comparing it with the turns that are known to be done. A leader change that
+the broker has removed is known from the messages after it: the id of a leadership contains its number.
 """
 
 from __future__ import annotations
@@ -106,10 +107,10 @@ _LONGEST = 256 << 10
 """Maximum bytes of a record that is sent with its decision; brokers accept messages of 1 MB however configured."""
 
 _ITSELF = 2**62
-"""``begun`` of a leadership whose beginning has been read: larger than that of any re-announcement."""
+"""``begun`` of a leadership whose leader change has been read: larger than that of any repetition."""
 
 _HEARSAY = -1
-"""``begun`` of a leadership whose beginning has not been read."""
+"""``begun`` of a leadership whose leader change has not been read."""
 
 _NAME = re.compile(r"(\d{9})(?:-(\d+)-[0-9a-f]{8}-(\d+))?\.json")
 
@@ -143,8 +144,8 @@ class Leader:
         record: the name of the record that was decided last, in this leadership or before.
         announced: the last epoch that has been announced; -1 if none has. An epoch is done when it is announced.
         offset: up to which the log has been read; None: from the oldest message on that is kept.
-        begun: the offset at which the leadership first read its own beginning, if a re-announcement carries it;
-            :data:`_ITSELF` if its beginning has been read, :data:`_HEARSAY` if neither has.
+        begun: the offset at which the leadership first read its own leader change, if a repetition carries it;
+            :data:`_ITSELF` if its leader change has been read, :data:`_HEARSAY` if neither has.
     """
 
     job: str
@@ -174,19 +175,19 @@ class Leader:
         if message.get("job") != self.job:
             return self
         if "begun" in message:
-            return self._restated(message)
+            return self._repeated(message)
         if "number" in message:
             number, leadership = int(message["number"]), str(message["leadership"])
             if number < self.number:
                 return self
-            # a leadership whose beginning is unknown may have made announcements that do not count; repeats do no harm
+            # an unread leader change: it may have made announcements that do not count; repeating them does no harm
             announced = -1 if self.begun == _HEARSAY else self.announced
             return replace(self, number=number, leadership=leadership, count=0, begun=_ITSELF, announced=announced)
         if not self.counts(message):
             began = _number_of(message)
             if began <= self.number:
                 return self
-            # the broker no longer has its beginning, which counted: a leadership's messages come after its beginning
+            # the broker no longer has its leader change, which counted: a leadership's messages come after that
             known = replace(self, number=began, leadership=str(message["leadership"]), count=0, begun=_HEARSAY)
             return known.after(message)
         if "epoch" in message:
@@ -199,8 +200,8 @@ class Leader:
         """The state if some messages cannot be read any more."""
         return replace(self, record="", offset=None, begun=_HEARSAY)
 
-    def _restated(self, message: Mapping[str, Any]) -> Leader:
-        """The state after a re-announcement; after a cut, the one that knows more wins."""
+    def _repeated(self, message: Mapping[str, Any]) -> Leader:
+        """The state after a repeated leader change; after a cut, the one that knows more wins."""
         number, begun = int(message["number"]), int(message["begun"])
         if (number, begun) <= (self.number, self.begun):
             return self
@@ -330,8 +331,8 @@ class Leadership(_Records):
         self._log = log
         self._number, self._id, self._count = number, "", 0
         self._leader = Leader(job)
-        self._since = 0  # the last (re)statement of who leads is not before this offset
-        self._begun, self._restate, self._cleaned = _HEARSAY, False, 0
+        self._since = 0  # the last leader change or its repetition is not before this offset
+        self._begun, self._repeat_due, self._cleaned = _HEARSAY, False, 0
         self._allowed, self._others, self._cut = 0, 0, 0
 
     @property
@@ -387,11 +388,11 @@ class Leadership(_Records):
             Unavailable: the log cannot be written or read.
             OSError: the storage cannot be written.
         """
-        if self._restate:
+        if self._repeat_due:
             known = {"number": self._leader.number, "begun": self._begun}
-            self._tell("restate", {**known, "count": self._leader.count, "announced": self._leader.announced})
+            self._tell("repeat", {**known, "count": self._leader.count, "announced": self._leader.announced})
             self._check()
-            self._restate = False
+            self._repeat_due = False
         self._count += 1
         name, content = f"{self._folder}{turn:09d}-{self._id}-{self._count}.json", record.encode()
         is_long = len(content) > _LONGEST
@@ -408,7 +409,7 @@ class Leadership(_Records):
         """See :class:`_Records`; the log may be cut before what remains."""
         super().clean(turn, needed)
         if turn > self._cleaned:
-            self._cleaned, self._restate = turn, True
+            self._cleaned, self._repeat_due = turn, True
         since = min((record.since for record in self._known.values()), default=self._since)
         self._allowed = since if needed is None else min(since, needed)  # in one step: another thread may cut the log
 
@@ -470,15 +471,15 @@ class Leadership(_Records):
     def _hear(self, messages: Iterable[Mapping[str, Any]], offset: int) -> None:
         """Process the next messages of the log, up to an offset."""
         start, job = self._leader.offset or 0, self._leader.job
-        for each in messages:
-            self._leader = self._leader.after(each)
-            if each.get("job") != job:
-                self._others = max(self._others, each.get("keep", 0))
-            elif self._leader.counts(each):
-                if "number" in each:
+        for message in messages:
+            self._leader = self._leader.after(message)
+            if message.get("job") != job:
+                self._others = max(self._others, message.get("keep", 0))
+            elif self._leader.counts(message):
+                if "number" in message:
                     self._since = start
-                if "record" in each:
-                    self._note(each)
+                if "record" in message:
+                    self._note(message)
         self._leader = replace(self._leader, offset=offset)
 
     def _note(self, decision: Mapping[str, Any]) -> None:

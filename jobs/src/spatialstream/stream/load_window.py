@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spatialstream.balance.attribution import Spent, Tally, object_seconds, spread
+from spatialstream.balance.attribution import Spent, WorkTotals, object_seconds, spread
 from spatialstream.balance.loads import TRANSFER, LeafCounts
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.kinds import CODE, KINDS, TYPES, Route
@@ -52,7 +52,7 @@ class _Sample:
     seconds: npt.NDArray[np.float64]
     queries: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    totals: WorkTotals = field(default_factory=WorkTotals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +170,7 @@ class LoadWindow:
         asks = sum(count for kind, count in load.get("queries", {}).items() if kind in SNAPSHOT)
         if "leaves" not in load:  # objects of several versions came, which are not counted
             spent = Spent(queries=spent.queries)
-        sample.tally.add(Tally(spent, int(objects.sum()), int(checked.sum()), int(matches.sum()), asks))
+        sample.totals.add(WorkTotals(spent, int(objects.sum()), int(checked.sum()), int(matches.sum()), asks))
 
     def _queries(self, load: Mapping[str, Any], sample: _Sample) -> None:
         found = [(kind, cells) for kind in SNAPSHOT if (cells := _cells(load, "leaf_queries", kind)) is not None]
@@ -266,10 +266,10 @@ class LoadWindow:
         for kind, count in self.everywhere.items():
             queries[CODE[kind]] = count
         seconds = float(self.seconds.sum())
-        held_now, tally = arrivals * max(1.0, held / span), Tally()
+        held_now, totals = arrivals * max(1.0, held / span), WorkTotals()
         for sample in self._samples:
-            tally.add(sample.tally)
-        return LeafCounts(held_now, arrivals, continuous, span, queries, seconds, self.transfer, tally.times)
+            totals.add(sample.totals)
+        return LeafCounts(held_now, arrivals, continuous, span, queries, seconds, self.transfer, totals.times)
 
     def _sum(self, columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         total = np.zeros(self.leaves)

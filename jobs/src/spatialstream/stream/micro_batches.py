@@ -257,13 +257,13 @@ class LocalStream:
 
     def _taken(self, stage: Ingest, intakes: Sequence[Intake]) -> list[Intake]:
         """The intakes with one clock per source; and the queries given from the start, when the stream begins."""
-        taken = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in intakes]
-        self._check_times(taken)
+        on_one_partition = [replace(each, partition=f"{each.partition.split('/')[0]}/0") for each in intakes]
+        self._check_times(on_one_partition)
         if self._router.last is None and self._given is not None:
             # all of them are there, so they get no clock that could hold others back, or advance time
             first = stage.intakes(_GIVEN, _lines(self._storage.get(self._given)))
-            taken += [replace(each, partition="objects/0", clock=None) for each in first]
-        return taken
+            on_one_partition += [replace(each, partition="objects/0", clock=None) for each in first]
+        return on_one_partition
 
     def _check_times(self, taken: Sequence[Intake]) -> None:
         """Refuse the first times that come, if they look as if they were not ms."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 __all__ = ["ROUTER_PARTS", "WORKER_PARTS", "Parts"]
 
-ROUTER_PARTS = ("look", "ingest", "decide", "again", "route", "announce", "checkpoint", "finish")
-"""Phases of an epoch: look for new records; INGEST; write the record; redo the epochs since the last checkpoint, if
+ROUTER_PARTS = ("poll", "ingest", "decide", "again", "route", "announce", "checkpoint", "finish")
+"""Phases of an epoch: poll for new records; INGEST; write the record; redo the epochs since the last checkpoint, if
 memory is lost; ROUTE; announce; checkpoint the state, if the epoch ends with a checkpoint; delete what is not needed
 any more."""
 

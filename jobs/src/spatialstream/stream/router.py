@@ -247,15 +247,15 @@ class Router:
         if before is not None and adoption.active != before.adoption.active:
             controls = (*controls, (ACTIVATE, adoption.active))
         under, past = self._ranges(before, adoption, runs, watermark)
-        read, taken, refused = dict[str, int](), Counter[str](), Counter[str]()
+        read, accepted, refused = dict[str, int](), Counter[str](), Counter[str]()
         if before is not None:
-            read, taken, refused = dict(before.read), Counter(before.taken), Counter(before.refused)
+            read, accepted, refused = dict(before.read), Counter(before.taken), Counter(before.refused)
         for intake in intakes:
             read[intake.partition] = max(intake.last + 1, read.get(intake.partition, 0))
             if intake.refused:
                 refused[intake.kind] += intake.refused
             if intake.run is not None:
-                taken[intake.run.kind] += intake.records
+                accepted[intake.run.kind] += intake.records
         epoch = Epoch(
             number=number,
             partitions=settings.partitions,
@@ -285,7 +285,7 @@ class Router:
             under=under,
             born=now,
             spoken=spoken,
-            taken=dict(taken),
+            taken=dict(accepted),
             refused=dict(refused),
             previous=self._name,
             unknown=commonest([*([] if before is None else [before.unknown]), *(each.unknown for each in intakes)]),
@@ -305,12 +305,12 @@ class Router:
 
         They are returned as beginning with that checkpoint, which the first of them could not name yet.
         """
-        since, found = record.epoch.since, list[EpochRecord]()
+        since, records = record.epoch.since, list[EpochRecord]()
         while record.epoch.number - 1 > (-1 if since is None else since[0]):
             record = self._leadership.value(record.previous, EpochRecord)
             if not record.silent:
-                found.append(replace(record, epoch=replace(record.epoch, since=since)))
-        return found[::-1]
+                records.append(replace(record, epoch=replace(record.epoch, since=since)))
+        return records[::-1]
 
     def _admitted(self, before: EpochRecord) -> tuple[str, ...]:
         """:attr:`EpochRecord.admitted` of the epoch after this one."""
@@ -344,12 +344,12 @@ class Router:
         self._name = self._leadership.decide(record.epoch.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
+    def quarantine(self, found: Sequence[QuarantinedRecord]) -> None:
         """Decide to quarantine records of the unfinished epoch."""
         record = self.unfinished
         assert record is not None
         self._step("leave")
-        self._save(replace(record, epoch=replace(record.epoch, left=(*record.epoch.left, *found))))
+        self._save(replace(record, epoch=replace(record.epoch, quarantined=(*record.epoch.quarantined, *found))))
 
     def announcement(self, record: EpochRecord) -> dict[str, Any]:
         """The announcement of an epoch to the worker."""
@@ -474,10 +474,10 @@ class Router:
             for name in self._storage.list(INPUT)
             if (file := name.removeprefix(INPUT)) not in known and int(file[:9]) <= record.epoch.number
         )
-        kept, active = record.versions, record.adoption.active
+        versions, active = record.versions, record.adoption.active
         recent = {number for number, since in record.retired if since > self._now() - _BLOCKS_KEPT}
         try:
-            there = [number for number in self._store.versions() if number not in kept and number < active]
+            there = [number for number in self._store.versions() if number not in versions and number < active]
             named = read_named(self._store) if there else None
             old = [number for number in there if number not in recent or (named is not None and number < named)]
             if old:
@@ -485,7 +485,7 @@ class Router:
         except (Unavailable, Conflict):
             return  # retried next time
         files = {number_of(name): name for name in self._storage.list(VERSIONS)}
-        self._storage.delete(files[number] for number in files.keys() - kept - recent if number < active)
+        self._storage.delete(files[number] for number in files.keys() - versions - recent if number < active)
 
     def wants_epoch(self) -> bool:
         """Whether an epoch without new messages would have an effect: records wait, or a version does."""

@@ -12,7 +12,7 @@ from spatialstream.connectors.contracts import Channel, Sink, Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.space import Space
-from spatialstream.model.terms import EVERYTHING, SUBSCRIPTIONS, TermRule
+from spatialstream.model.terms import EVERYTHING, SUBSCRIPTIONS, TermRule, check_counts
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.stages.division import BUCKETS
 from spatialstream.stages.state import FORMAT, get_json
@@ -98,6 +98,7 @@ class StreamSettings:
                 raise SettingError(name, f"{value} is out of range; give {low} to {high}")
         if self.nearest not in NEAREST:
             raise SettingError("nearest", f"{self.nearest!r} is not one of {', '.join(NEAREST)}")
+        check_counts(self.rule)
         if self.retention is not None and self.retention < self.interval:
             raise SettingError("retention", f"{self.retention} ms is shorter than the interval of {self.interval} ms")
         if self.filtered and self.retention is not None:
@@ -152,6 +153,7 @@ class StreamSettings:
             "query_words": self.rule.query_words,
             "polygon_vertices": self.rule.polygon_vertices,
             "ranking": self.rule.ranking,
+            "term_counts": self.rule.counts or None,
             "serves": self.rule.serves,
             "properties": self.rule.properties.declarations or None,
             "fields": [*(self.rule.fields or ())] or None,
@@ -176,12 +178,12 @@ class StreamSettings:
                 )
             storage.create(STREAM.marker, json.dumps({**identity, "incarnation": uuid.uuid4().hex[:12]}).encode())
         way_out = "start again with another checkpoint"
-        known = get_json(storage, STREAM.marker, way_out)
-        if not isinstance(known, dict):
+        marker = get_json(storage, STREAM.marker, way_out)
+        if not isinstance(marker, dict):
             raise StateError(f"{storage.place}/{STREAM.marker} is damaged; {way_out}")
-        if known.get("format") != FORMAT:
+        if marker.get("format") != FORMAT:
             raise StateError(f"{storage.place} was written by an incompatible version of this program; {way_out}")
         for name, value in identity.items():
-            if known.get(name) != value:
-                raise StateError(f"{storage.place} belongs to a stream with {name} {known.get(name)!r}, not {value!r}")
-        return str(known.get("incarnation", ""))
+            if marker.get(name) != value:
+                raise StateError(f"{storage.place} belongs to a stream with {name} {marker.get(name)!r}, not {value!r}")
+        return str(marker.get("incarnation", ""))

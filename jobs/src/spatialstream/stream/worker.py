@@ -274,7 +274,7 @@ class Worker:
             revisions=(),
             controls=(),
             census=False,
-            left=(),
+            quarantined=(),
             before=previous,
             since=None if since is None else since.round,
             checkpoint=True,
@@ -315,12 +315,12 @@ class Worker:
         self._name = self._leadership.decide(record.round.number, to_json(record))
         self.last = record
 
-    def leave_out(self, found: Sequence[QuarantinedRecord]) -> None:
+    def quarantine(self, found: Sequence[QuarantinedRecord]) -> None:
         """Decide to quarantine records of the unfinished round."""
         record = self.unfinished
         assert record is not None
         self._step("leave")
-        self._save(replace(record, round=replace(record.round, left=(*record.round.left, *found))))
+        self._save(replace(record, round=replace(record.round, quarantined=(*record.round.quarantined, *found))))
 
     def put_off_checkpoint(self) -> bool:
         """Decide to do the unfinished round without its checkpoint; returns whether it was to have one.

@@ -80,12 +80,12 @@ def verdict(state: State, seen: Observation, settings: RebalanceSettings) -> Ver
         return _UNKNOWN[found]
     if state.balanced is False:
         return _unbalanced(state)
-    known: Truth = "Unknown" if state.balanced is None else "True"
+    truth: Truth = "Unknown" if state.balanced is None else "True"
     if state.over is not None:
-        return Verdict(known, "Stabilising", "Load is out of balance, but not for long enough yet.")
+        return Verdict(truth, "Stabilising", "Load is out of balance, but not for long enough yet.")
     if state.balanced is None:
-        return Verdict(known, "Measuring", "Load is being measured.")
-    return Verdict(known, "Balanced", "Load is in balance.")
+        return Verdict(truth, "Measuring", "Load is being measured.")
+    return Verdict(truth, "Balanced", "Load is in balance.")
 
 
 def _unbalanced(state: State) -> Verdict:

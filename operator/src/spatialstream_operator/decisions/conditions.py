@@ -45,7 +45,7 @@ StreamPhase = Literal[
 """Phase of a stream: its actual state, not the desired one."""
 
 LASTING = 30_000
-"""ms after which what a driver cannot go on for is more than a server that is started anew."""
+"""ms after which a driver that cannot continue waits for more than a server that is restarted."""
 
 _REBALANCING = frozenset({Phase.PUBLISHING, Phase.ADOPTING, Phase.WITHDRAWING, Phase.VERIFYING})
 _COMING = frozenset({"absent", "pending", "starting", "terminating"})
@@ -63,7 +63,7 @@ class Job:
         failure: the last failure, or why its pod cannot start; for a running driver, why another container of its pod
             cannot start.
         started: since when its driver runs, in ms since 1970-01-01 UTC; None if it does not.
-        trouble: why its driver, which runs, cannot go on, without a full stop; "": it can, as far as is known.
+        trouble: why its driver, which runs, cannot continue, without a full stop; "": it can, as far as is known.
         since: when that began, in ms since 1970-01-01 UTC.
         before: whether it was the driver before this one that has said so.
     """
@@ -85,7 +85,7 @@ class Job:
 
     @property
     def is_troubled(self) -> bool:
-        """Whether its driver runs, and has said itself why it cannot go on."""
+        """Whether its driver runs, and has said itself why it cannot continue."""
         return bool(self.trouble) and not self.before
 
 

@@ -135,21 +135,21 @@ def cause(
         events: events about pods that do not start, by uid of the pod.
     """
     said = events or {}
-    missing = [
+    not_ready = [
         report(pod, now, container, said.get(records.text(records.part(pod, "metadata"), "uid"), ()))
         for pod in pods
         if not is_ready(pod)
     ]
-    stuck = Counter(each.failure for each in missing if each.state == "stuck" and each.failure is not None)
+    stuck = Counter(each.failure for each in not_ready if each.state == "stuck" and each.failure is not None)
     if stuck:
         most = max(stuck, key=lambda failure: (stuck[failure], _text(failure)))
         return Cause(_text(most), most.reason not in _SCHEDULING)
-    if any(each.state == "failed" for each in missing):
+    if any(each.state == "failed" for each in not_ready):
         return Cause(_ENDED)
-    waits = sorted(_text(each.failure) for each in missing if each.state == "pending" and each.failure is not None)
+    waits = sorted(_text(each.failure) for each in not_ready if each.state == "pending" and each.failure is not None)
     if waits:
         return Cause(waits[0])
-    return Cause(_ON_THEIR_WAY, known=False) if missing else Cause(_NO_PODS, known=False)
+    return Cause(_ON_THEIR_WAY, known=False) if not_ready else Cause(_NO_PODS, known=False)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:

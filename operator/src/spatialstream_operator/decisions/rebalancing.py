@@ -411,12 +411,12 @@ def _proposed(state: State, proposed: Proposed, settings: RebalanceSettings) -> 
         return _helpless(state, now, settings)
     if proposal.base != state.version or proposal.strategy not in state.left(settings.strategies):
         return Step(state)
-    known = state.proposal is not None and state.proposal.id == proposal.id
+    reported = state.proposal is not None and state.proposal.id == proposal.id
     state = replace(state, proposal=proposal)
     if settings.mode == "auto":
         return Step(state.at(Phase.PUBLISHING, now), (Publish(proposal.id),))
     text = f"proposal {proposal.id} ({proposal.strategy}) waits for the annotation spatialstream.dev/approve"
-    return Step(state.at(Phase.AWAITING_APPROVAL, now), () if known else (Note("ProposalReady", text),))
+    return Step(state.at(Phase.AWAITING_APPROVAL, now), () if reported else (Note("ProposalReady", text),))
 
 
 def _helpless(state: State, now: int, settings: RebalanceSettings) -> Step:

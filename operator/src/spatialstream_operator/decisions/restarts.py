@@ -166,14 +166,14 @@ def ran(before: Mapping[str, Any], pod: PodReport | None) -> Ran:
         before: the job's state in the status.
         pod: its pod, if there is one.
     """
-    known = before.get("ran")
-    if known not in ("no", "unknown"):
-        first = known is None and not before.get("templateHash") and pod is None
+    recorded = before.get("ran")
+    if recorded not in ("no", "unknown"):
+        first = recorded is None and not before.get("templateHash") and pod is None
         return "no" if first else "yes"
     if pod is not None:
         return "yes" if pod.ran else "no"
     # a pod that existed, and whose end was not observed, may have run in between
-    return "yes" if before.get("podUid") else known
+    return "yes" if before.get("podUid") else recorded
 
 
 def may_run(known: Ran, refused: bool) -> Ran:

@@ -97,16 +97,16 @@ def conflict(ours: Claim, others: Iterable[Claim]) -> tuple[str, str] | None:
         ours: claim of the stream that is checked.
         others: claims of all streams; ours may be among them.
     """
-    taken: dict[str, list[tuple[Claim, str]]] = {}
+    claimed: dict[str, list[tuple[Claim, str]]] = {}
     # creation times have whole seconds: a stream that has started owns its topics, whichever seems to be the older
     first = [
         each for each in others if each.made != ours.made and (each.made < ours.made or (each.begun and not ours.begun))
     ]
     for each in sorted(first, key=lambda each: (not each.begun, each.made)):
-        if each.begun or _conflict(each, taken) is None:
+        if each.begun or _conflict(each, claimed) is None:
             for kind, topic in each.topics.items():
-                taken.setdefault(topic, []).append((each, kind))
-    return _conflict(ours, taken)
+                claimed.setdefault(topic, []).append((each, kind))
+    return _conflict(ours, claimed)
 
 
 def _conflict(ours: Claim, taken: Mapping[str, Sequence[tuple[Claim, str]]]) -> tuple[str, str] | None:

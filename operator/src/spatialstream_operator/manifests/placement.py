@@ -38,14 +38,14 @@ def placed(pod: Manifest, selector: Mapping[str, Any]) -> Manifest:
         "labelSelector": dict(selector),
     }
     given = spec.get("tolerations")
-    known = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
-    missing = [taint for taint in _TAINTS if not any(_speaks_of(each, taint) for each in known)]
+    tolerations = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    untolerated = [taint for taint in _TAINTS if not any(_speaks_of(each, taint) for each in tolerations)]
     return {
         **pod,
         "spec": {
             "topologySpreadConstraints": [spread],
             **spec,
-            "tolerations": [*known, *(_toleration(taint) for taint in missing)],
+            "tolerations": [*tolerations, *(_toleration(taint) for taint in untolerated)],
         },
     }
 

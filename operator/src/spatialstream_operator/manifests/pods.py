@@ -113,12 +113,12 @@ def executor_template(spec: StreamSpec, names: StreamNames, job: str = "worker")
 def executor_trial(spec: StreamSpec, names: StreamNames, job: str = "worker") -> Manifest:
     """An executor's pod roughly as Spark would create it, to test quotas and policies by a dry run."""
     template, executors = executor_template(spec, names, job), _executors(spec, job)
-    given = executors.container
-    memory = {"memory": f"{given.memory}Mi"}
+    requested = executors.container
+    memory = {"memory": f"{requested.memory}Mi"}
     processor = {"cpu": executor_cores(executors)}
-    container, *others = template["spec"]["containers"]
+    container, *sidecars = template["spec"]["containers"]
     disk = container["resources"]
-    limits = {**disk.get("limits", {}), **{name: value for name, value in given.limits.items() if name == "cpu"}}
+    limits = {**disk.get("limits", {}), **{name: value for name, value in requested.limits.items() if name == "cpu"}}
     resources = {"requests": {**disk.get("requests", {}), **memory, **processor}, "limits": {**limits, **memory}}
     container = {
         **container,
@@ -129,7 +129,7 @@ def executor_trial(spec: StreamSpec, names: StreamNames, job: str = "worker") ->
     return {
         **template,
         "metadata": {**template["metadata"], "name": f"{names.driver(job)}-exec-trial", "namespace": names.namespace},
-        "spec": {**template["spec"], "containers": [container, *others]},
+        "spec": {**template["spec"], "containers": [container, *sidecars]},
     }
 
 

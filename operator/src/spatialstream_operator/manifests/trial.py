@@ -37,14 +37,14 @@ def trial_pod(spec: StreamSpec, names: StreamNames, uid: str) -> Manifest:
         uid: of the SpatialStream, which owns the pod.
     """
     router = driver_pod("router", spec, names, uid)["spec"]
-    own = router["containers"][0]
+    driver = router["containers"][0]
     container = {
         "name": TRIAL_CONTAINER,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
         "args": ["spatialstream", "--version"],
         "resources": _RESOURCES,
-        "securityContext": own["securityContext"],
+        "securityContext": driver["securityContext"],
         "env": [{"name": "HOME", "value": "/"}],
         "workingDir": "/",
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -19,12 +19,12 @@ _AGAIN = 300_000
 
 async def apply_dependents(context: ReconcileContext) -> None:
     """Apply all objects if they have changed, or were last applied too long ago."""
-    wanted = _wanted(context)
-    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+    dependents = _wanted(context)
+    digest = hashlib.sha256(json.dumps(dependents, sort_keys=True).encode()).hexdigest()
     memory = context.memory
     if memory.applied == digest and context.now - memory.applied_at < _AGAIN:
         return
-    for each in wanted:
+    for each in dependents:
         context.problem = await _apply(context, each)
         if context.problem is not None:
             return
@@ -48,7 +48,7 @@ async def _apply(context: ReconcileContext, wanted: manifests.Manifest) -> Failu
 
 def _wanted(context: ReconcileContext) -> list[manifests.Manifest]:
     names, uid = context.names, context.body["metadata"]["uid"]
-    wanted = [
+    dependents = [
         manifests.service_account(names, uid, context.spec.accounts.driver),
         manifests.executor_account(names, uid, context.spec.accounts.executor),
         manifests.role(names, uid),
@@ -59,7 +59,7 @@ def _wanted(context: ReconcileContext) -> list[manifests.Manifest]:
     ]
     config = context.environment.config
     if config.network_policies:
-        wanted.append(manifests.network_policy(names, uid, config.metrics_from, config.clients_from))
+        dependents.append(manifests.network_policy(names, uid, config.metrics_from, config.clients_from))
     if config.monitors:
-        wanted.append(manifests.pod_monitor(names, uid, config.monitor_labels))
-    return wanted
+        dependents.append(manifests.pod_monitor(names, uid, config.monitor_labels))
+    return dependents

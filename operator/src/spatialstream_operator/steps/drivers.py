@@ -39,20 +39,20 @@ async def _keep(context: ReconcileContext, job: Literal["router", "worker"]) -> 
     name = getattr(names, job)
     restart = context.spec.restart
     settings = RestartSettings(restart.backoff, restart.max_backoff, restart.max_failures, restart.healthy_after)
-    known = context.part(PARTS[job])
-    before = RestartState.from_status(known)
+    status = context.part(PARTS[job])
+    before = RestartState.from_status(status)
     pod = await cluster.get("Pod", name, names.namespace)
     if problem := hindrance(context.body, pod, "Pod", name):
         context.problem = context.problem or problem
         context.jobs[job] = Job(job, "absent")
         return
-    seen = None if pod is None else report(pod, context.now, events=await events_of(context, pod))
-    wanted = _wanted(context, job, before, seen)
-    decision = decide(before, seen, wanted, context.now, settings)
-    state = _state(seen, decision, wanted)
+    pod_report = None if pod is None else report(pod, context.now, events=await events_of(context, pod))
+    wanted = _wanted(context, job, before, pod_report)
+    decision = decide(before, pod_report, wanted, context.now, settings)
+    state = _state(pod_report, decision, wanted)
     remembered = {"pod": name, "state": state, **decision.state.to_status()}
     if job == "router":  # the router creates the external state that has to be removed with the stream
-        has_run = ran(known, seen)
+        has_run = ran(status, pod_report)
         making = decision.action == "create" and context.problem is None
         remembered["ran"] = may_run(has_run, context.memory.refused) if making else has_run
     await context.remember(**{PARTS[job]: remembered})
@@ -67,10 +67,10 @@ async def _keep(context: ReconcileContext, job: Literal["router", "worker"]) -> 
     failure = None  # the failure of a pod that is deleted on purpose is irrelevant
     if state == "backoff":
         failure = decision.state.last
-    elif seen is not None and decision.action == "keep":
-        failure = seen.failure
+    elif pod_report is not None and decision.action == "keep":
+        failure = pod_report.failure
     degraded = is_degraded(decision.state, settings)
-    started = None if seen is None else seen.started
+    started = None if pod_report is None else pod_report.started
     context.jobs[job] = Job(job, state, degraded, decision.state.failures, failure, started)
 
 

@@ -64,18 +64,18 @@ async def miss_executors(context: ReconcileContext) -> None:
 
 async def _miss(context: ReconcileContext, job: str, crew: Crew) -> None:
     before = Shortage.from_status(records.part(context.part(PARTS[job]), "missing"))
-    missing = shortage(before, context.now, crew.registered, crew.desired, context.jobs[job].state)
-    await context.remember(**{PARTS[job]: {"missing": None if missing is None else missing.to_status()}})
+    current = shortage(before, context.now, crew.registered, crew.desired, context.jobs[job].state)
+    await context.remember(**{PARTS[job]: {"missing": None if current is None else current.to_status()}})
     grace = round(context.environment.config.executor_grace * 1000)
     if context.jobs[job].state == "starting" and crew.registered == 0:
         # a driver without a first executor is not ready, so its shortage has not begun
         why = await _cause(context, job)
         crew.shortage = why.text if why.known else ""
-    if missing is None or context.now - missing.since < min(SOON, grace):
+    if current is None or context.now - current.since < min(SOON, grace):
         return
     why = await _cause(context, job)
     crew.shortage = why.text if why.known else ""
-    crew.missing = problem(job, missing, context.now, crew.registered or 0, crew.desired, grace, why)
+    crew.missing = problem(job, current, context.now, crew.registered or 0, crew.desired, grace, why)
 
 
 async def _cause(context: ReconcileContext, job: str) -> Cause:

@@ -58,16 +58,16 @@ async def rebalance(context: ReconcileContext) -> None:
 
 def settings(context: ReconcileContext) -> RebalanceSettings:
     """The rebalancing settings of the spec."""
-    wanted, threshold = context.spec.rebalance, context.spec.index.balance.imbalance
-    mode: Mode = "auto" if wanted.mode == "auto" else "approve" if wanted.mode == "approve" else "off"
+    rebalance_spec, threshold = context.spec.rebalance, context.spec.index.balance.imbalance
+    mode: Mode = "auto" if rebalance_spec.mode == "auto" else "approve" if rebalance_spec.mode == "approve" else "off"
     return RebalanceSettings(
         mode,
         threshold,
-        wanted.interval,
-        wanted.stabilisation,
-        wanted.cooldown,
-        wanted.timeout,
-        rebuild=wanted.rebuild,
+        rebalance_spec.interval,
+        rebalance_spec.stabilisation,
+        rebalance_spec.cooldown,
+        rebalance_spec.timeout,
+        rebuild=rebalance_spec.rebuild,
         strategies=context.spec.index.strategies("" if context.routing is None else context.routing.kind),
     )
 
@@ -90,14 +90,14 @@ async def _known(context: ReconcileContext) -> float:
 
 def observe(context: ReconcileContext, known: float = 0.0) -> Observation:
     """The observation for the state machine in this reconciliation."""
-    kept = context.memory.proposal
+    proposal = context.memory.proposal
     return Observation(
         context.environment.now(),
         context.routing,
         context.load_metrics.load,
         all(job.is_ready for job in context.jobs.values()),
         context.annotations.get(APPROVE_ANNOTATION, ""),
-        None if kept is None else kept.id,
+        None if proposal is None else proposal.id,
         known,
     )
 

@@ -43,14 +43,17 @@ async def refuse(
         besides: other known conditions.
     """
     metadata, status = body["metadata"], body.get("status") or {}
-    known = {each["type"]: each for each in status.get("conditions", [])}
-    wanted = {"Degraded": Verdict("True", reason, message), "Progressing": Verdict("False", reason, message)}
-    wanted |= besides or {}
-    reported = {name: (each.get("status"), each.get("reason"), each.get("message")) for name, each in known.items()}
-    if all(reported.get(name) == (each.status, each.reason, each.message) for name, each in wanted.items()):
+    previous = {each["type"]: each for each in status.get("conditions", [])}
+    verdicts = {"Degraded": Verdict("True", reason, message), "Progressing": Verdict("False", reason, message)}
+    verdicts |= besides or {}
+    reported = {name: (each.get("status"), each.get("reason"), each.get("message")) for name, each in previous.items()}
+    if all(reported.get(name) == (each.status, each.reason, each.message) for name, each in verdicts.items()):
         return
     when = environment.now(), int(metadata.get("generation", 0))
-    conditions = {**known, **{name: condition(name, each, *when, known.get(name, {})) for name, each in wanted.items()}}
+    conditions = {
+        **previous,
+        **{name: condition(name, each, *when, previous.get(name, {})) for name, each in verdicts.items()},
+    }
     change = {"phase": "Degraded", "conditions": list(conditions.values())}
     await environment.cluster.patch_status(KIND, metadata["name"], metadata["namespace"], change)
     if reported.get("Degraded") != ("True", reason, message):

@@ -155,16 +155,16 @@ def _to_be_cleaned(environment: Environment, body: Object) -> StreamSpec | None:
 
 async def _ended(environment: Environment, names: StreamNames, body: Object) -> bool:
     """Delete the drivers' pods; True when they are gone."""
-    gone = True
+    all_gone = True
     for name in (names.router, names.worker):
         pod = await environment.cluster.get("Pod", name, names.namespace)
         if pod is not None and hindrance(body, pod, "Pod", name) is None:
-            gone = False
+            all_gone = False
             if name == names.router:
                 await _remember(environment, names, body, pod)
             if "deletionTimestamp" not in pod["metadata"]:
                 await environment.cluster.delete("Pod", name, names.namespace)
-    return gone
+    return all_gone
 
 
 async def _remember(environment: Environment, names: StreamNames, body: Object, pod: Object) -> None:

@@ -49,30 +49,30 @@ async def read_routing(context: ReconcileContext) -> None:
 
 async def _keep_balance(context: ReconcileContext, store: RoutingStore) -> None:
     """Write the balance settings (λ etc.) to the store, for rebalancing by hand."""
-    wanted = context.spec.index.balance
-    if context.memory.balance == wanted:
+    balance = context.spec.index.balance
+    if context.memory.balance == balance:
         return
-    if await asyncio.to_thread(read_balance, store) != wanted:
-        await asyncio.to_thread(save_balance, store, wanted)
-    context.memory.balance = wanted
+    if await asyncio.to_thread(read_balance, store) != balance:
+        await asyncio.to_thread(save_balance, store, balance)
+    context.memory.balance = balance
 
 
 async def _keep_suspended(context: ReconcileContext, store: RoutingStore) -> None:
     """Store whether the stream is suspended, for query clients that get no answer."""
-    wanted = context.spec.suspend
-    if context.memory.suspended == wanted:
+    suspend = context.spec.suspend
+    if context.memory.suspended == suspend:
         return
     try:
         known = await asyncio.to_thread(read_suspended, store)
     except StateError:  # what is damaged says nothing
         known = None
-    if known != wanted:
-        await asyncio.to_thread(save_suspended, store, wanted)
-    context.memory.suspended = wanted
+    if known != suspend:
+        await asyncio.to_thread(save_suspended, store, suspend)
+    context.memory.suspended = suspend
 
 
 async def _hear(context: ReconcileContext, store: RoutingStore) -> None:
-    """What drivers that run say about why they cannot go on: their pods only say that they are not ready."""
+    """What drivers that run say about why they cannot continue: their pods only say that they are not ready."""
     for name, job in context.jobs.items():
         if job.state not in ("starting", "running"):
             continue

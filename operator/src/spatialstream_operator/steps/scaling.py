@@ -43,12 +43,12 @@ async def _scale(context: ReconcileContext, job: str, crew: Crew) -> None:
     decision = autoscale(before, context.now, use, crew.registered, executors.replicas, settings, adopting)
     beyond = out_of_bounds(executors.replicas, settings)
     crew.desired, crew.beyond = decision.desired, "" if settings.enabled else beyond
-    told = decision.state.to_status() | {
+    status = decision.state.to_status() | {
         "reason": decision.reason,
         "message": decision.message,
         "utilisation": None if use is None else f"{use.utilisation:.0%}",
     }
-    await context.remember(**({"autoscaling": told} if job == "worker" else {"router": {"autoscaling": told}}))
+    await context.remember(**({"autoscaling": status} if job == "worker" else {"router": {"autoscaling": status}}))
     if beyond and before.replicas != executors.replicas:
         await context.emit(Note("ReplicasOutOfBounds", beyond, warning=True))
     if before.desired not in (None, decision.desired):

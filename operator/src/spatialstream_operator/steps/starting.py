@@ -24,12 +24,12 @@ _FORGET = 600_000
 async def events_of(context: ReconcileContext, pod: Object) -> list[Object]:
     """The events about a pod that has been pending for a while, cached for a few seconds; none about other pods."""
     metadata, reported = pod["metadata"], context.memory.said
-    uid, made = metadata["uid"], records.moment(metadata, "creationTimestamp")
+    uid, created = metadata["uid"], records.moment(metadata, "creationTimestamp")
     leaving = "deletionTimestamp" in metadata
     if (
         leaving
-        or made is None
-        or context.now - made < PATIENCE
+        or created is None
+        or context.now - created < PATIENCE
         or records.part(pod, "status").get("phase") != "Pending"
     ):
         return []

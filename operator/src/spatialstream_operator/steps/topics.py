@@ -80,14 +80,14 @@ def _claim(body: Object) -> Claim | None:
     except SettingError:
         return None
     servers = servers_from_outside(records.text(kafka, "bootstrapServers"), names.namespace)
-    made, status = (records.text(metadata, "creationTimestamp"), metadata["uid"]), records.part(body, "status")
+    created, status = (records.text(metadata, "creationTimestamp"), metadata["uid"]), records.part(body, "status")
     begun = RestartState.from_status(records.part(status, "router")).template != ""
     cluster = records.text(records.part(status, "kafka"), "cluster")
     deletion = records.part(records.part(body, "spec"), "deletion")
     kept = records.text(deletion, "state") == "Keep" or records.text(deletion, "topics") != "Delete"
     going = "deletionTimestamp" in metadata and not kept
     addresses = frozenset(_plain(each) for each in servers.split(",") if each)
-    return Claim(names.stream, made, addresses, topics, begun, cluster, going)
+    return Claim(names.stream, created, addresses, topics, begun, cluster, going)
 
 
 def _plain(server: str) -> str:

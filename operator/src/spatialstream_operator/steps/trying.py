@@ -39,7 +39,7 @@ async def try_image(context: ReconcileContext) -> None:
         await _end(context)
         context.memory.tried = key
         return
-    wanted, name = context.spec, context.names.trial
+    new_spec, name = context.spec, context.names.trial
     pod = await context.environment.cluster.get("Pod", name, context.names.namespace)
     if hindrance(context.body, pod, "Pod", name) is not None:  # somebody else's has the name
         context.memory.tried = key
@@ -49,7 +49,7 @@ async def try_image(context: ReconcileContext) -> None:
         await _end(context)
         context.memory.tried = key
         return
-    text = f"The image {wanted.image} {outcome.message}"
+    text = f"The image {new_spec.image} {outcome.message}"
     context.image = replace(outcome, message=f"{text.rstrip('.')}. The running pods keep {before.image}.")
     context.spec = before
 
@@ -88,20 +88,22 @@ async def _outcome(context: ReconcileContext, pod: Object | None, key: str) -> F
         return trying
     if records.part(pod, "status").get("phase") == "Succeeded":
         return None
-    seen = report(pod, context.now, manifests.TRIAL_CONTAINER, await events_of(context, pod))
-    if seen.state == "failed":
-        why = "it has ended" if seen.failure is None else seen.failure.message
+    pod_report = report(pod, context.now, manifests.TRIAL_CONTAINER, await events_of(context, pod))
+    if pod_report.state == "failed":
+        why = "it has ended" if pod_report.failure is None else pod_report.failure.message
         return Failure(_IMAGE, f"cannot be used: {_line(why)}", "slow")
-    if seen.state == "running" and seen.started is not None and context.now - seen.started > _AT_WORK:
+    if pod_report.state == "running" and pod_report.started is not None and context.now - pod_report.started > _AT_WORK:
         return Failure(_IMAGE, "cannot be used: the command spatialstream --version does not terminate", "slow")
-    if seen.failure is None:
+    if pod_report.failure is None:
         return trying
-    if seen.failure.reason in ("Unschedulable", "NotScheduled", "SchedulingGated"):
+    if pod_report.failure.reason in ("Unschedulable", "NotScheduled", "SchedulingGated"):
         made = records.moment(pod["metadata"], "creationTimestamp")
         return None if made is not None and context.now - made > _WITHOUT_NODE else trying
-    if seen.state == "stuck":
-        return Failure(_IMAGE, f"cannot be used: {seen.failure.reason}: {_line(seen.failure.message)}", "slow")
-    return Failure("TryingImage", f"is being tried: {_line(seen.failure.message)}")
+    if pod_report.state == "stuck":
+        return Failure(
+            _IMAGE, f"cannot be used: {pod_report.failure.reason}: {_line(pod_report.failure.message)}", "slow"
+        )
+    return Failure("TryingImage", f"is being tried: {_line(pod_report.failure.message)}")
 
 
 async def _begin(context: ReconcileContext) -> bool:

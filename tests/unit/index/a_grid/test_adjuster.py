@@ -15,7 +15,7 @@ from spatialstream.index.sample import Sample
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
-from tests.unit.index.samples import PLANE, WGS84, divisions, obj, query, samples, spaces
+from tests.unit.index.samples import PLANE, WGS84, check_origins, divisions, obj, query, samples, spaces
 
 LIMITS = BalanceSettings()
 each_strategy = pytest.mark.parametrize("strategy", [split_and_merge, shift], ids=["SM", "SH"])
@@ -184,14 +184,8 @@ def test_an_adjusted_index_is_whole_and_its_highest_load_no_higher(data, space, 
     assert after.max() <= before.max() + 1e-6
     assert after.sum() == pytest.approx(before.sum())
     assert len(done.index.leaves) == n
-    origins = done.origins
-    np.testing.assert_allclose(np.bincount(origins.source, origins.objects, n), 1.0)
-    assert ((origins.queries >= 0.0) & (origins.queries <= 1.0)).all()
     assert done.index.leaves.objects.sum() == pytest.approx((load + 1).sum())
-    pairs = list(zip(origins.leaf.tolist(), origins.source.tolist(), strict=True))
-    assert pairs == sorted(set(pairs))
-    old, new = (each.route_objects(found).tolist() for each in (index, done.index))
-    assert set(zip(new, old, strict=True)) <= set(pairs)
+    check_origins(index, done, found)
     if not sum(done.changes.counts.values()):
         assert done.index.rectangles.tolist() == rectangles.tolist()
 

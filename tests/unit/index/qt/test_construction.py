@@ -12,6 +12,7 @@ from spatialstream.index.qt.construction import SPLITS, build_tree
 from spatialstream.index.qt.tree import SPATIAL, TEXTUAL
 from spatialstream.index.statistics import SKQ, SRQ, Statistics
 from spatialstream.model.hashing import hash_strings
+from spatialstream.model.kinds import KINDS
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Box
@@ -180,11 +181,11 @@ def plain_load(space, statistics, sample, members, box, above):
 
     names = {hashed: word for word, hashed in HASHES.items()}
     load = 0.0
-    for kind in range(6):
+    for kind in range(len(KINDS)):
         if not statistics.queries[kind]:
             continue
         visited = float(n)
-        if kind >= 3:
+        if KINDS[kind].continuous:
             visited *= statistics.duration_sums[kind].sum() / statistics.queries[kind] / 1000.0
         elif kind in (SRQ, SKQ):
             chances = zip(statistics.terms.tolist(), statistics.keyword_distribution(cell, kind), strict=True)

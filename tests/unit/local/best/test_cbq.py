@@ -67,7 +67,7 @@ def candidates(query: Query, objects: Sequence[SpatialObject], space: Space) -> 
         if d > by.radius or {*by.words}.isdisjoint(o.terms) or not query.predicate.expression.holds(o.terms):
             continue
         weights: Any = Weights(dict(zip(by.words, by.weights, strict=True)))
-        a = forward(by.shares[0], space_score(d, by.radius), text_score(o.terms, by.words, weights, static=True))
+        a = forward(by.shares[0], space_score(d, by.radius), text_score(o.said, by.words, weights, static=True))
         exponent, mantissa = forward_order(a, o.t - query.t, by.half_life)
         found.append((o, (-exponent, -mantissa, -o.t, o.id, o.x, o.y), (o.id, o.t, o.x, o.y, d, a)))
     return sorted(found, key=lambda each: (order(each[0]), each[1]))

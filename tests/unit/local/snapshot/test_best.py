@@ -28,13 +28,14 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.oracle import ranking as oracle
 from spatialstream.oracle.conditions import satisfies
 from tests.lengths import examples
+from tests.streams import repeated
 
 PLANE = Space.planar(0.0, 0.0, 1.0, 1.0)
 WORDS = tuple(f"w{i}" for i in range(12))
 T = 10_000
 
 
-def drawn(chance: random.Random, space: Space, n: int) -> list[SpatialObject]:
+def drawn(chance: random.Random, space: Space, n: int, counts: bool = False) -> list[SpatialObject]:
     """Objects in clusters, some with the same place, time or id; words by Zipf's law, w0 in nearly all."""
     centres = [(chance.uniform(space.west, space.east), chance.uniform(space.south, space.north)) for _ in range(5)]
     found: list[SpatialObject] = []
@@ -47,17 +48,18 @@ def drawn(chance: random.Random, space: Space, n: int) -> list[SpatialObject]:
         terms = tuple(dict.fromkeys(chance.choices(WORDS, weights, k=chance.randrange(6))))
         said = (("priority", float(chance.randrange(5))),) if chance.random() < 0.8 else ()
         found.append(SpatialObject(f"o{i % (n // 2 + 1)}", chance.randrange(T), x, y, terms, said))
-    return found
+    return [repeated(o, chance) for o in found] if counts else found
 
 
 def ranking_of(chance: random.Random, space: Space) -> Ranking:
     words = tuple(sorted(chance.sample(WORDS, chance.choice([1, 2, 5]))))
+    counts = tuple(chance.choice([1, 3]) for _ in words) if chance.random() < 0.3 else ()
     radius = chance.choice([0.003, 0.05, 0.3]) * (1e7 if space.geographic else 1.0)
     expansions, static = chance.choice([1, 3]), chance.random() < 0.5
     if chance.random() < 0.3:
-        return Ranking(words, radius, expansions, None, (2_000, 9_000), (0.3, 0.3, 0.4), static)
+        return Ranking(words, radius, expansions, None, (2_000, 9_000), (0.3, 0.3, 0.4), static, (), counts)
     share, half_life = chance.choice([0.0, 0.2, 0.8, 1.0]), chance.choice([10, 2_000, 100_000])
-    return Ranking(words, radius, expansions, half_life, None, (share, 0.0, 1.0 - share), static)
+    return Ranking(words, radius, expansions, half_life, None, (share, 0.0, 1.0 - share), static, (), counts)
 
 
 def corpus_of(objects: list[SpatialObject]) -> CorpusTable:
@@ -70,7 +72,7 @@ def corpus_of(objects: list[SpatialObject]) -> CorpusTable:
 def score_of(o: SpatialObject, at: tuple[float, float], space: Space, by: Ranking, radius: float, corpus: Any) -> float:
     """By the oracle."""
     s = oracle.space_score(space.distance(*at, o.x, o.y), radius)
-    text = oracle.text_score(o.terms, by.words, corpus, by.static)
+    text = oracle.text_score(o.said, by.asked, corpus, by.static)
     if by.half_life is not None:
         return oracle.decayed(by.shares[0], s, text, oracle.decay(T - o.t, by.half_life))
     assert by.between is not None
@@ -86,7 +88,7 @@ CONDITIONS = (None, None, "priority >= 3", "priority = 4", "priority = 7", "NOT 
 def test_the_best_are_those_of_brute_force(seed: int) -> None:
     chance = random.Random(seed)
     space = (WGS84, PLANE)[seed % 2]
-    objects = drawn(chance, space, chance.choice([0, 3, 300, 1_500]))
+    objects = drawn(chance, space, chance.choice([0, 3, 300, 1_500]), counts=seed % 3 == 0)
     store = SegmentStore(space)
     for part in range(3):
         if objects[part::3]:
@@ -123,14 +125,14 @@ def test_the_best_are_those_of_brute_force(seed: int) -> None:
     for _, o in candidates:
         if (key := (o.t, o.id, o.x, o.y)) in textual:
             same = [each for _, each in candidates if (each.t, each.id, each.x, each.y) == key]
-            assert textual[key] in [oracle.text_score(each.terms, by.words, counted, by.static) for each in same]
+            assert textual[key] in [oracle.text_score(each.said, by.asked, counted, by.static) for each in same]
 
 
 @given(st.integers(0, 10**9))
 def test_no_bound_exceeds_the_score_of_anything_in_its_node(seed: int) -> None:
     chance = random.Random(seed)
     space = (WGS84, PLANE)[seed % 2]
-    objects = drawn(chance, space, 200)
+    objects = drawn(chance, space, 200, counts=seed % 3 == 0)
     by, at, table = ranking_of(chance, space), (objects[0].x, objects[0].y), corpus_of(objects)
     s = Segment.build(space, ObjectBatch.of(objects)).columns
     ask = RankedAsk.of(space, at, by, Expression(), (-1, T), T, table)

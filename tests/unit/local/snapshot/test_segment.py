@@ -350,7 +350,7 @@ def test_the_grid_is_that_of_the_bounding_box() -> None:
     assert grid.tolist() == [1.0, 5.0, 3.0, 5.0, 32768.0, 0.0]
 
 
-SEARCHES = "addresses zorder termlists zranges nearest termtables rows segment segments views"
+SEARCHES = "addresses zorder termlists zranges nearest termtables rows segment segments signatures views"
 KERNELS = ["arrays", "wordtable", *(f"snapshot.{name}" for name in SEARCHES.split())]
 
 
@@ -360,7 +360,7 @@ def test_every_kernel_is_compiled_before_use() -> None:
         f"{name}.{value.__name__}": value
         for name in KERNELS
         for value in vars(importlib.import_module(f"spatialstream.local.{name}")).values()
-        if hasattr(value, "signatures")
+        if hasattr(value, "nopython_signatures")
     }
     before = {name: len(kernel.signatures) for name, kernel in kernels.items()}
     files = MemoryFiles()

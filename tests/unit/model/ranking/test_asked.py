@@ -76,6 +76,54 @@ def test_a_query_is_the_same_as_a_record_a_row_and_a_message(changes: dict[str, 
     assert unpacked(packed(query)) == query
 
 
+def test_words_that_are_repeated_weigh_more_where_occurrences_are_counted() -> None:
+    counting = replace(RANKING, counts=True)
+    query = parse_query(record(words=["Flood river", "flood", "flood " * 8, "dam"]), PLANE, counting)
+    assert isinstance(query, Query)
+    by = query.selection.ranking
+    assert by is not None
+    assert (by.words, by.counts) == (("dam", "flood", "river"), (1, 7, 1))
+    assert by.weighed(np.array([5, 3, 2])).tolist() == [5, 21, 2]
+    assert Ranking.of_text(by.text) == by
+    assert Ranking.of_text(replace(by, weights=(5, 21, 2)).text) == replace(by, weights=(5, 21, 2))
+    assert parse_query(query.to_record(), PLANE, counting) == query
+    assert unpacked(packed(query)) == query
+    batch = QueryBatch.of([query])
+    assert QueryBatch.from_arrow(batch.to_arrow())[0] == query
+    (line,) = bytes(query_lines(batch)).splitlines()
+    assert parse_query(json.loads(line), PLANE, counting) == query
+
+
+def test_words_that_are_repeated_say_nothing_where_occurrences_are_not_counted() -> None:
+    assert parsed(words=["flood", "river"]) == parsed(words=["flood river", "flood", "flood"])
+    once = parse_query(record(words=["flood", "river"]), PLANE, replace(RANKING, counts=True))
+    assert once == parsed(words=["flood", "river"]), "a word that is given once weighs the same in both"
+
+
+def test_an_interval_is_compared_with_the_time_when_that_is_known() -> None:
+    given = record(halfLife=None, between=[500, 900], t=None)
+    query = parse_query(given, PLANE, RANKING, timed=False)
+    assert isinstance(query, Query)
+    assert query.at(1_000) == parsed(halfLife=None, between=[500, 900])
+    assert query.at(900).lifetime.duration == 401
+    with pytest.raises(RecordError, match=r"^between: 900 is after the query's t; give at most 899$"):
+        query.at(899)
+    assert unpacked(packed(query)).at(1_000) == query.at(1_000)
+    with pytest.raises(RecordError) as raised:
+        parse_query(given, PLANE, RANKING)
+    assert str(raised.value) == "t: is required; give milliseconds or ISO 8601", "and nothing of the interval"
+    with pytest.raises(RecordError) as raised:
+        parse_query(record(halfLife=None, between=[500, 900], t="soon"), PLANE, RANKING)
+    assert "between" not in str(raised.value)
+
+
+def test_a_class_takes_an_interval_without_a_time() -> None:
+    query = SBQ(at=(1, 2), k=1, words=["flood"], radius=1.0, between=[500, 900])
+    assert query.to_record()["between"] == [500, 900]
+    with pytest.raises(RecordError, match=r"^between: 900 is after the query's t"):
+        SBQ(at=(1, 2), k=1, words=["flood"], radius=1.0, between=[500, 900], t=899)
+
+
 def test_batches_without_ranked_queries_have_no_column_for_them() -> None:
     plain = parse_query({"id": "q", "type": "SKQ", "t": 0, "at": [1, 2], "k": 1, "duration": 1}, PLANE)
     assert "ranking" not in QueryBatch.of([plain]).to_arrow().schema.names

@@ -145,7 +145,7 @@ def test_a_backlog_that_grows_asks_for_more_than_utilisation_does():
     assert wanted(500.0) == 4
 
 
-def looks(use, count, state=None, registered=None, settings=SETTINGS):
+def decided(use, count, state=None, registered=None, settings=SETTINGS):
     """Looks that all find the same; the last decision, and when it was taken."""
     state = state or ScalingState(2, None, T)
     for step in range(count):
@@ -157,30 +157,30 @@ def looks(use, count, state=None, registered=None, settings=SETTINGS):
 
 @pytest.mark.parametrize("utilisation", [0.0, 0.02, 0.2, 0.6])
 def test_results_that_are_late_ask_for_more_whatever_utilisation_says(utilisation):
-    assert looks(Use(T, utilisation, 14_000), 3).reason == "ScaledUpLate"
-    assert looks(Use(T, utilisation, 14_000), 3).desired == 4
-    assert looks(Use(T, utilisation, 5_100), 3).desired == 3
-    assert looks(Use(T, utilisation, 4_900), 3).desired == 2
+    assert decided(Use(T, utilisation, 14_000), 3).reason == "ScaledUpLate"
+    assert decided(Use(T, utilisation, 14_000), 3).desired == 4
+    assert decided(Use(T, utilisation, 5_100), 3).desired == 3
+    assert decided(Use(T, utilisation, 4_900), 3).desired == 2
 
 
 def test_with_the_defaults_fourteen_seconds_are_late():
     """So it was found: utilisation 2 %, results after 14 s, and nothing was done for half an hour."""
     wanted = parse({"autoscaling": {"enabled": True}, "workers": {"min": 1, "max": 4}}).autoscaling
     defaults = AutoscalingSettings(True, 1, 4, wanted.utilisation / 100, wanted.delay, wanted.up, wanted.down)
-    decision = looks(Use(T, 0.02, 14_000), 3, ScalingState(1, None, T), settings=defaults)
+    decision = decided(Use(T, 0.02, 14_000), 3, ScalingState(1, None, T), settings=defaults)
     assert (decision.desired, decision.reason) == (2, "ScaledUpLate")
 
 
 def test_a_backlog_that_makes_results_later_asks_for_more_though_the_cores_are_idle():
-    assert looks(Use(T, 0.1, 3_000, 500.0, 1000.0), 3).desired == 3
-    assert looks(Use(T, 0.1, 1_000, 500.0, 1000.0), 3).desired == 2, "it waits somewhere else"
-    assert looks(Use(T, 0.1, 3_000, 50.0, 1000.0), 3).desired == 2, "a backlog that hardly grows"
+    assert decided(Use(T, 0.1, 3_000, 500.0, 1000.0), 3).desired == 3
+    assert decided(Use(T, 0.1, 1_000, 500.0, 1000.0), 3).desired == 2, "it waits somewhere else"
+    assert decided(Use(T, 0.1, 3_000, 50.0, 1000.0), 3).desired == 2, "a backlog that hardly grows"
 
 
 def test_results_that_are_nearly_late_keep_the_executors_that_there_are():
     state = ScalingState(4, None, T - 10**9)
-    assert looks(Use(T, 0.05, 3_000), 60, state).desired == 4
-    assert looks(Use(T, 0.05, 2_000), 60, state).desired < 4
+    assert decided(Use(T, 0.05, 3_000), 60, state).desired == 4
+    assert decided(Use(T, 0.05, 2_000), 60, state).desired < 4
 
 
 @dataclass
@@ -319,10 +319,10 @@ def test_a_number_that_a_person_sets_is_where_it_goes_on_from():
 
 
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.floats(0, 1), st.integers(0, 9)), max_size=80), st.integers(0, 9))
-def test_whatever_comes_the_bounds_hold(looks, maximum):
+def test_whatever_comes_the_bounds_hold(observations, maximum):
     settings = AutoscalingSettings(True, min(2, maximum), maximum, 0.7)
     state, now = ScalingState(), T
-    for passed, utilisation, registered in looks:
+    for passed, utilisation, registered in observations:
         now += passed
         use = Use(now - passed, utilisation, passed, float(registered), utilisation)
         before = state.desired

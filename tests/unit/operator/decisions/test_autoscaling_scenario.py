@@ -10,7 +10,7 @@ from tests.e2e.test_platform import LENIENT, STRICT
 from tests.unit.operator.resource import parse
 
 T = 1_800_000_000
-SCRAPE, LOOK = 3, 5
+SCRAPE, INTERVAL = 3, 5
 WINDOW = 120
 COMES = 25  # seconds until an executor that is asked for is registered
 PART = 20  # seconds for which the part is sent
@@ -55,15 +55,15 @@ class Stream:
             self.rounds.append(self.now)
         if self.now % SCRAPE == 0:
             self.samples.append((self.now, self.busy))
-        if self.now % LOOK == 0:
-            self.look()
+        if self.now % INTERVAL == 0:
+            self.reconcile()
         if self.desired > self.registered and self.coming is None:
             self.coming = self.now + COMES
         if self.coming is not None and self.now >= self.coming:
             self.registered, self.coming = self.desired, None
         self.registered = min(self.registered, self.desired)
 
-    def look(self):
+    def reconcile(self):
         while self.samples[0][0] < self.now - WINDOW:
             self.samples.popleft()
         while self.rounds and self.rounds[0] < self.now - WINDOW:

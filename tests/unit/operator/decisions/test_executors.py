@@ -22,7 +22,7 @@ from spatialstream_operator.decisions.executors import (
 from spatialstream_operator.decisions.records import moment_text
 
 T = 1_800_000_000_000
-LOOK = 5_000
+INTERVAL = 5_000
 MINUTE = 60_000
 GRACE = 5 * MINUTE
 NO_ROOM = Cause("no room")
@@ -36,8 +36,8 @@ class Watched:
     status: dict | None = None
     told: str | None = None
 
-    def look(self, ready, wanted, driver="running"):
-        self.now += LOOK
+    def reconcile(self, ready, wanted, driver="running"):
+        self.now += INTERVAL
         before = Shortage.from_status(self.status or {})
         found = shortage(before, self.now, ready, wanted, driver)
         self.status = None if found is None else json.loads(json.dumps(found.to_status()))
@@ -46,8 +46,8 @@ class Watched:
         return self.told is not None
 
     def minutes(self, count, ready, wanted, driver="running"):
-        """Whether it was told in any look of so many minutes."""
-        told = [self.look(ready, wanted, driver) for _ in range(count * MINUTE // LOOK)]
+        """Whether it was told in any reconciliation of that many minutes."""
+        told = [self.reconcile(ready, wanted, driver) for _ in range(count * MINUTE // INTERVAL)]
         return any(told)
 
 
@@ -55,18 +55,19 @@ def test_a_shortage_is_told_after_the_grace_time_and_ends_with_it():
     watched = Watched()
     assert not watched.minutes(60, 2, 2)
     assert not watched.minutes(5, 1, 2)
-    assert watched.look(1, 2)
+    assert watched.reconcile(1, 2)
     assert (
-        watched.told == f"Executors of the worker missing since {moment_text(T + 60 * MINUTE + LOOK)}: 1 of 2: no room."
+        watched.told
+        == f"Executors of the worker missing since {moment_text(T + 60 * MINUTE + INTERVAL)}: 1 of 2: no room."
     )
-    assert watched.look(0, 2)
+    assert watched.reconcile(0, 2)
     assert ": 2 of 2: no room." in watched.told
-    assert not watched.look(2, 2)
+    assert not watched.reconcile(2, 2)
     assert watched.status is None
     assert not watched.minutes(5, 1, 2)
 
 
-def test_the_limit_is_a_time_not_a_number_of_looks():
+def test_the_limit_is_a_time_not_a_number_of_reconciliations():
     found = Shortage(T, 1)
     assert problem("worker", found, T + GRACE - 1, 1, 2, GRACE, NO_ROOM) is None
     failure = problem("worker", found, T + GRACE, 1, 2, GRACE, NO_ROOM)
@@ -88,14 +89,14 @@ def test_a_start_however_long_does_not_count():
         assert watched.status is None
     assert not watched.minutes(4, 0, 2)
     assert not watched.minutes(4, 1, 2)
-    assert not watched.look(2, 2)
+    assert not watched.reconcile(2, 2)
 
 
 @pytest.mark.parametrize("driver", ["absent", "pending", "stuck", "backoff", "terminating"])
 def test_a_driver_that_is_gone_makes_forget(driver):
     watched = Watched()
     assert watched.minutes(6, 1, 2)
-    assert not watched.look(None, 2, driver)
+    assert not watched.reconcile(None, 2, driver)
     assert watched.status is None
     assert not watched.minutes(4, 0, 2)
 
@@ -117,7 +118,7 @@ def test_executors_that_come_and_go_are_none():
     watched = Watched()
     assert not watched.minutes(3, 1, 3)
     assert not watched.minutes(1, 2, 3)
-    told = [watched.look(1 + number % 2, 3) for number in range(6 * MINUTE // LOOK)]
+    told = [watched.reconcile(1 + number % 2, 3) for number in range(6 * MINUTE // INTERVAL)]
     assert told[-1]
 
 
@@ -126,27 +127,27 @@ def test_more_that_are_wanted_meanwhile_change_nothing_for_those_that_were_missi
     assert not watched.minutes(4, 1, 2)
     assert watched.minutes(2, 1, 4)
     assert "3 of 4" in watched.told
-    assert not watched.look(1, 1)
+    assert not watched.reconcile(1, 1)
 
 
 def test_a_clock_that_is_set_back_begins_anew():
     assert shortage(Shortage(T + MINUTE, 1), T, 1, 2, "running") == Shortage(T, 1)
 
 
-looks = st.tuples(
+reconciliations = st.tuples(
     st.none() | st.integers(0, 4),
     st.integers(1, 4),
     st.sampled_from(["absent", "pending", "stuck", "starting", "running", "backoff", "terminating"]),
 )
 
 
-@given(st.lists(looks, max_size=150))
+@given(st.lists(reconciliations, max_size=150))
 def test_it_is_told_only_of_what_was_missing_all_the_time(history):
     watched, missing = Watched(), 0
     for ready, wanted, driver in history:
         short = ready is not None and ready < wanted and driver in ("starting", "running")
-        missing = missing + LOOK if short else 0
-        assert not watched.look(ready, wanted, driver) or missing > GRACE
+        missing = missing + INTERVAL if short else 0
+        assert not watched.reconcile(ready, wanted, driver) or missing > GRACE
         assert watched.status is None or short
 
 
@@ -154,7 +155,7 @@ def test_it_is_told_only_of_what_was_missing_all_the_time(history):
 def test_whatever_some_do_one_that_never_comes_is_told(ready):
     """Each number of executors can be progress once."""
     watched = Watched()
-    told = [watched.look(each, 3) for each in itertools.chain.from_iterable([ready] * 4)]
+    told = [watched.reconcile(each, 3) for each in itertools.chain.from_iterable([ready] * 4)]
     assert any(told)
 
 

@@ -1,4 +1,4 @@
-"""Hours of simulated load: no thrash, nothing on old figures, and balance comes back."""
+"""Hours of simulated load: no thrash, nothing on old metrics, and balance comes back."""
 
 import csv
 import itertools
@@ -30,7 +30,7 @@ def growing(at):
 
 
 def slow_rounds(settings: RebalanceSettings) -> int:
-    """From imbalance to a verified version, without faults: two looks and a scrape of slack."""
+    """From imbalance to a verified version, without faults: two reconciliations and a scrape of slack."""
     return settings.stabilisation + 60_000 + 40_000 + settings.observation
 
 

@@ -10,7 +10,7 @@ from spatialstream_operator.decisions.records import moment_text
 from spatialstream_operator.decisions.rejects import AFTER, LEAST, Inflow, Rejecting, judge, problem
 
 T = 1_800_000_000_000
-LOOK = 5_000
+INTERVAL = 5_000
 LIMIT = 0.1
 TOPIC = "geo.quakes.rejected"
 
@@ -21,8 +21,8 @@ class Watched:
     def __init__(self):
         self.now, self.status = T, None
 
-    def look(self, *inflows, known=True):
-        self.now += LOOK
+    def reconcile(self, *inflows, known=True):
+        self.now += INTERVAL
         before = Rejecting.from_status(self.status or {})
         found = judge(before, self.now, inflows if known else None, LIMIT)
         self.status = None if found is None else json.loads(json.dumps(found.to_status()))
@@ -31,7 +31,7 @@ class Watched:
 
     def seconds(self, count, *inflows, **more):
         """What was said last."""
-        return [self.look(*inflows, **more) for _ in range(count * 1000 // LOOK)][-1]
+        return [self.reconcile(*inflows, **more) for _ in range(count * 1000 // INTERVAL)][-1]
 
 
 def objects(rejected, accepted=900.0, reason="late", **others):
@@ -49,7 +49,7 @@ def test_a_topic_of_queries_that_holds_objects():
         "100 % of the queries are rejected, mostly because their field type is missing or invalid. "
         "They are in geo.quakes.rejected, with the reason."
     )
-    assert watched.status == {"since": moment_text(T + LOOK), "kind": "queries", "reason": "type", "share": 100}
+    assert watched.status == {"since": moment_text(T + INTERVAL), "kind": "queries", "reason": "type", "share": 100}
 
 
 def test_a_few_are_nothing_unusual():
@@ -61,7 +61,7 @@ def test_a_few_are_nothing_unusual():
 def test_what_lasts_only_for_a_moment_is_not_told():
     watched = Watched()
     assert watched.seconds(25, objects(900.0)) is None
-    assert watched.look(FINE) is None
+    assert watched.reconcile(FINE) is None
     assert watched.status is None
     assert watched.seconds(25, objects(900.0)) is None
 
@@ -101,7 +101,7 @@ def test_a_share_that_wavers_does_not_change_the_status():
     watched.seconds(60, objects(900.0))
     before = dict(watched.status)
     for rejected in (930.0, 870.0, 980.0):
-        watched.look(objects(rejected))
+        watched.reconcile(objects(rejected))
         assert watched.status == before
 
 
@@ -110,10 +110,10 @@ def test_it_is_told_only_of_what_was_too_much_for_long_enough(history):
     watched, above = Watched(), 0
     for each in history:
         if each is None:
-            watched.look(known=False)
-            above += LOOK if above else 0
+            watched.reconcile(known=False)
+            above += INTERVAL if above else 0
             continue
         inflow = objects(each[0], each[1])
-        told = watched.look(inflow)
-        above = above + LOOK if inflow.share >= LIMIT / 2 and each[0] >= LEAST / 2 else 0
+        told = watched.reconcile(inflow)
+        above = above + INTERVAL if inflow.share >= LIMIT / 2 and each[0] >= LEAST / 2 else 0
         assert told is None or above > AFTER

@@ -147,9 +147,9 @@ reports = st.none() | st.builds(
 
 
 @given(st.lists(st.tuples(reports, st.sampled_from(["t1", "t2", None]), st.integers(0, 200_000)), max_size=30))
-def test_whatever_happens_pods_are_made_only_where_there_is_none(looks):
+def test_whatever_happens_pods_are_made_only_where_there_is_none(reconciliations):
     state, now = RestartState(), T
-    for seen, wanted, passed in looks:
+    for seen, wanted, passed in reconciliations:
         now += passed
         step = decide(state, seen, wanted, now, SETTINGS)
         state = step.state
@@ -302,7 +302,7 @@ class Life:
     number: int = 0
     template: str = "t1"
 
-    def look(self, crash="", refuse=False):
+    def reconcile(self, crash="", refuse=False):
         """As in steps/drivers.py; the operator dies before or after it has made the pod."""
         known = ran(self.status, self.pod)
         decision = decide(RestartState.from_status(self.status), self.pod, self.template, T, SETTINGS)
@@ -340,10 +340,10 @@ class Life:
 
 
 STEPS = {
-    "look": Life.look,
-    "dies before": lambda life: life.look("before"),
-    "dies after": lambda life: life.look("after"),
-    "refused": lambda life: life.look(refuse=True),
+    "reconcile": Life.reconcile,
+    "dies before": lambda life: life.reconcile("before"),
+    "dies after": lambda life: life.reconcile("after"),
+    "refused": lambda life: life.reconcile(refuse=True),
     "start": Life.start,
     "vanish": Life.vanish,
     "change": Life.change,
@@ -361,7 +361,11 @@ def test_a_router_that_has_run_is_never_taken_for_one_that_has_not(steps):
 
 @pytest.mark.parametrize(
     "steps",
-    [["look", "look"], ["refused", "refused", "look", "look"], ["look", "look", "change", "look", "look", "look"]],
+    [
+        ["reconcile", "reconcile"],
+        ["refused", "refused", "reconcile", "reconcile"],
+        ["reconcile", "reconcile", "change", "reconcile", "reconcile", "reconcile"],
+    ],
 )
 def test_one_that_has_only_waited_is_known_not_to_have_run(steps):
     life = Life()

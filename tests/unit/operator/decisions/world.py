@@ -2,7 +2,8 @@
 
 Load lies on 48 places in a row. A leaf is a run of places, and a version says which slot has which leaf. Strategies are
 modelled by sharing leaves out greedily, FG after it has cut the hottest leaves up, and a rebuild into pairs. The
-routing state is the real one. What the operator remembers goes through JSON before each look when it was restarted.
+routing state is the real one. What the operator remembers goes through JSON before each reconciliation after a
+restart.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Plan:
         down: (from, to) in which the jobs do not run.
         unreachable: (from, to) in which the routing store cannot be read.
         adoption: ms of running jobs that adopting a version takes.
-        restart: probability that the operator is restarted before a look, and between a command and its outcome.
+        restart: probability of a restart of the operator before a reconciliation, and between command and outcome.
         flaky: probability that the store's answer to a change gets lost, or the change never comes.
         modes: (from, mode), ascending.
         approve: ms after which a person approves what is shown; None: never.

@@ -22,10 +22,10 @@ def world():
 def checked(world, memory, problem=None, **spec):
     body = world.stream(metadata={"uid": "u"}, spec=spec)
     parsed = StreamSpec.parse(body["spec"], world.environment.defaults)
-    look = ReconcileContext(
+    context = ReconcileContext(
         world.environment, StreamNames("geo", "quakes"), body, parsed, {}, memory, world.at, problem=problem
     )
-    asyncio.run(check_pods(look))
+    asyncio.run(check_pods(context))
     return [each for each in world.cluster.calls if each[0] == "check"]
 
 

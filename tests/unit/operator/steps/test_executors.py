@@ -34,19 +34,21 @@ def on_lost_node(world, number, job="worker"):
     pod["status"]["conditions"] = [{"type": name, "status": status} for name, status in said.items()]
 
 
-def look_at(world, driver="running", wanted=2):
-    """What a look says of missing executors; it knows of earlier ones by the status alone."""
+def reconcile(world, driver="running", wanted=2):
+    """Reconcile executors; earlier reconciliations are known by the status alone."""
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
-    look = ReconcileContext(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
-    look.jobs["worker"], look.crews["worker"].desired = Job("worker", driver), wanted
+    context = ReconcileContext(
+        environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at
+    )
+    context.jobs["worker"], context.crews["worker"].desired = Job("worker", driver), wanted
 
     async def steps():
-        await count_executors(look)
-        await miss_executors(look)
+        await count_executors(context)
+        await miss_executors(context)
 
     asyncio.run(steps())
-    return look.crews["worker"]
+    return context.crews["worker"]
 
 
 def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
@@ -55,12 +57,12 @@ def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
     executor(world, 1, True)
     executor(world, 2, False)
 
-    assert look_at(world).missing is None
+    assert reconcile(world).missing is None
     assert world.body()["status"]["workers"]["missing"] == {"since": "2027-01-15T08:00:00Z", "most": 1}
     world.at += 299_000
-    assert look_at(world).missing is None
+    assert reconcile(world).missing is None
     world.at += 1_000
-    crew = look_at(world)
+    crew = reconcile(world)
 
     assert crew.registered == 1
     assert (
@@ -68,7 +70,7 @@ def test_what_is_missing_is_remembered_and_told_when_it_has_lasted():
         == f"Executors of the worker missing since 2027-01-15T08:00:00Z: 1 of 2: Unschedulable: {ROOM}"
     )
     executor(world, 2, True)
-    assert look_at(world).missing is None
+    assert reconcile(world).missing is None
     assert world.body()["status"]["workers"] == {}
 
 
@@ -79,8 +81,8 @@ def test_an_executor_on_a_lost_node_makes_room_and_is_told_of_once():
     executor(world, 2, True)
     on_lost_node(world, 2)
 
-    assert look_at(world).registered == 1
-    look_at(world)
+    assert reconcile(world).registered == 1
+    reconcile(world)
 
     assert [call for call in world.cluster.calls if call[0] == "force_delete"] == [
         ("force_delete", "Pod", "quakes-worker-exec-2")
@@ -96,7 +98,7 @@ def test_an_executor_that_ends_on_a_node_that_answers_is_left_to_it():
     executor(world, 1, True)
     world.cluster.objects["Pod", "geo", "quakes-worker-exec-1"]["metadata"]["deletionTimestamp"] = moment_text(world.at)
 
-    look_at(world)
+    reconcile(world)
 
     assert [call for call in world.cluster.calls if call[0] == "force_delete"] == []
 
@@ -105,7 +107,7 @@ def test_without_a_driver_nothing_is_known_and_nothing_missing():
     world = World()
     world.stream(status={"workers": {"missing": {"since": "2027-01-15T07:00:00Z", "most": 0}}})
 
-    crew = look_at(world, "terminating")
+    crew = reconcile(world, "terminating")
 
     assert (crew.registered, crew.missing) == (None, None)
     assert "missing" not in world.body()["status"]["workers"]
@@ -116,7 +118,7 @@ def test_nothing_is_written_while_nothing_is_missing():
     world.stream(status={"workers": {"replicas": 1}})
     executor(world, 1, True)
 
-    look_at(world, wanted=1)
+    reconcile(world, wanted=1)
 
     assert world.cluster.calls == []
 
@@ -131,12 +133,12 @@ def test_executors_that_outlive_their_driver_hold_up_a_suspension():
     def left():
         body, environment = world.body(), world.environment
         spec = StreamSpec.parse(body["spec"], environment.defaults)
-        look = ReconcileContext(
+        context = ReconcileContext(
             environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at
         )
-        look.jobs |= {job: Job(job, "absent") for job in ("router", "worker")}
-        asyncio.run(count_executors(look))
-        return look.left
+        context.jobs |= {job: Job(job, "absent") for job in ("router", "worker")}
+        asyncio.run(count_executors(context))
+        return context.left
 
     assert left() == 2
     del world.cluster.objects["Pod", "geo", "quakes-router-exec-2"]
@@ -150,8 +152,8 @@ def test_what_the_first_executor_waits_for_is_known_while_its_driver_is_not_read
     world.stream()
     executor(world, 1, False)
 
-    crew = look_at(world, "starting")
+    crew = reconcile(world, "starting")
     assert crew.shortage == f"Unschedulable: {ROOM.rstrip('.')}"
     assert crew.missing is None
     executor(world, 1, True)
-    assert look_at(world, "starting").shortage == ""
+    assert reconcile(world, "starting").shortage == ""

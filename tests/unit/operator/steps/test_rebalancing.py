@@ -1,4 +1,4 @@
-"""How rebalancing goes on from one look to the next, with a store in memory."""
+"""How rebalancing goes on from one reconciliation to the next, with a store in memory."""
 
 import asyncio
 import copy
@@ -46,7 +46,7 @@ def store():
 
 
 @pytest.fixture
-def look():
+def reconcile():
     """Looks at a stream again, a while after."""
     world, memory = World(), Memory()
     world.stream(spec={"rebalance": QUICK})
@@ -67,39 +67,39 @@ def look():
     return again
 
 
-def published(look, store, looks=6):
-    """The strategy of what is published within some looks; None: nothing is."""
+def published(reconcile, store, times=6):
+    """The strategy of what is published within some reconciliations; None: nothing is."""
     pending = None
-    for _ in range(looks):
-        pending = pending or look(store)
+    for _ in range(times):
+        pending = pending or reconcile(store)
     return None if pending is None else pending.record["strategy"]
 
 
-def test_a_first_tree_is_built_anew_from_a_thousand_objects(look, store):
+def test_a_first_tree_is_built_anew_from_a_thousand_objects(reconcile, store):
     save_sample(store, sampled(1_000))
-    assert published(look, store) == "rebuild"
+    assert published(reconcile, store) == "rebuild"
 
 
 @pytest.mark.parametrize("sample", [sampled(999), sampled(64, 1_000.0)], ids=["too few", "few that stand for many"])
-def test_where_no_first_tree_can_be_built_load_is_balanced_nonetheless(look, store, sample):
+def test_where_no_first_tree_can_be_built_load_is_balanced_nonetheless(reconcile, store, sample):
     save_sample(store, sample)
-    assert published(look, store) in {"PM", "FM", "FG"}
+    assert published(reconcile, store) in {"PM", "FM", "FG"}
 
 
-def test_a_first_tree_is_tried_again_once_there_may_be_more(look, store):
+def test_a_first_tree_is_tried_again_once_there_may_be_more(reconcile, store):
     save_sample(store, sampled(64, 1_000.0))
-    assert look(store) is None  # the tree cannot be built
+    assert reconcile(store) is None  # the tree cannot be built
     save_sample(store, sampled(2_000, 100.0))
-    assert published(look, store) == "rebuild"
+    assert published(reconcile, store) == "rebuild"
 
 
 @pytest.mark.parametrize(
     ("kind", "made"), [("qt-tree", "qt-tree"), ("a-grid", "a-grid"), ("auto", ""), ("grid", "qt-tree")]
 )
-def test_a_rebuild_makes_the_kind_of_the_spec(look, store, kind, made):
+def test_a_rebuild_makes_the_kind_of_the_spec(reconcile, store, kind, made):
     save_sample(store, sampled(2_000))
     for _ in range(6):
-        pending = look(store, kind)
+        pending = reconcile(store, kind)
     assert pending.record["strategy"] == "rebuild"
     assert pending.record["kind"] == (made or pending.record["kind"])
     assert ("the slowest slot of" in pending.record["reason"]) == (kind == "auto")

@@ -40,18 +40,20 @@ def world(monkeypatch):
     return made
 
 
-def look_at(world, state="running", memory=None):
+def reconcile(world, state="running", memory=None):
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     status = copy.deepcopy(body.get("status") or {})
-    look = ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, status, memory or Memory(), world.at)
-    look.jobs["router"] = Job("router", state)
-    asyncio.run(routing.read_routing(look))
-    return look
+    context = ReconcileContext(
+        environment, StreamNames("geo", "quakes"), body, spec, status, memory or Memory(), world.at
+    )
+    context.jobs["router"] = Job("router", state)
+    asyncio.run(routing.read_routing(context))
+    return context
 
 
 def read(world, state="running", memory=None):
-    look_at(world, state, memory)
+    reconcile(world, state, memory)
     return world.body().get("status", {})
 
 
@@ -70,10 +72,10 @@ def test_what_a_driver_says_of_itself_is_heard_while_it_runs(world, state, start
     world.troubles["router"] = Trouble("no topic", 50, at)
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
-    look = ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, {}, Memory(), world.at)
-    look.jobs["router"] = Job("router", state, started=started)
-    asyncio.run(routing.read_routing(look))
-    job = look.jobs["router"]
+    context = ReconcileContext(environment, StreamNames("geo", "quakes"), body, spec, {}, Memory(), world.at)
+    context.jobs["router"] = Job("router", state, started=started)
+    asyncio.run(routing.read_routing(context))
+    job = context.jobs["router"]
     assert (job.trouble, job.before) == (trouble, before)
     assert job.is_ready == (state == "running" and not trouble)
 
@@ -133,4 +135,4 @@ def test_a_store_in_which_the_router_has_written_nothing_yet_is_known(world, mon
 
     monkeypatch.setattr(Stores, "of", of)
     world.cluster.put({**world.body(), "status": status})
-    assert look_at(world, "starting").uncreated == uncreated
+    assert reconcile(world, "starting").uncreated == uncreated

@@ -21,17 +21,19 @@ from tests.unit.operator.steps.test_executors import executor
 QUICK = {"enabled": True, "scaleUpStabilisation": "1s", "scaleDownStabilisation": "1s"}
 
 
-def look_at(world, store, router=None, worker=None):
-    """What a look makes of how much the jobs' executors are used; it knows of earlier ones by the status alone."""
+def reconcile(world, store, router=None, worker=None):
+    """What a context makes of how much the jobs' executors are used; it knows of earlier ones by the status alone."""
     body, environment = world.body(), world.environment
     spec = StreamSpec.parse(defaulted(body["spec"]), environment.defaults)
-    look = ReconcileContext(environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at)
-    look.jobs = {job: Job(job, "running") for job in ("router", "worker")}
-    look.store, look.routing = store, True
-    look.load_metrics = LoadMetrics(world.at, use=worker, router=router)
-    asyncio.run(scale(look))
+    context = ReconcileContext(
+        environment, NAMES, body, spec, copy.deepcopy(body.get("status") or {}), Memory(), world.at
+    )
+    context.jobs = {job: Job(job, "running") for job in ("router", "worker")}
+    context.store, context.routing = store, True
+    context.load_metrics = LoadMetrics(world.at, use=worker, router=router)
+    asyncio.run(scale(context))
     world.at += 2_000
-    return look
+    return context
 
 
 def use(world, utilisation, delay=100):
@@ -50,9 +52,9 @@ def test_each_job_is_scaled_by_its_own_load(world):
     world.stream(spec={"router": {"max": 2}, "autoscaling": QUICK})
     store = MemoryStore()
     for _ in range(4):
-        look = look_at(world, store, use(world, 0.9), use(world, 0.5))
+        context = reconcile(world, store, use(world, 0.9), use(world, 0.5))
 
-    assert {job: crew.desired for job, crew in look.crews.items()} == {"router": 2, "worker": 1}
+    assert {job: crew.desired for job, crew in context.crews.items()} == {"router": 2, "worker": 1}
     assert [asked_executors(store, job) for job in ("router", "worker")] == [2, 1]
     status = world.body()["status"]
     assert status["router"]["autoscaling"]["desired"] == 2
@@ -65,7 +67,7 @@ def test_records_that_wait_for_the_router_are_a_reason(world):
     world.stream(spec={"router": {"max": 2}, "autoscaling": QUICK})
     store = MemoryStore()
     for _ in range(4):
-        look_at(world, store, use(world, 0.5, delay=60_000), use(world, 0.5))
+        reconcile(world, store, use(world, 0.5, delay=60_000), use(world, 0.5))
 
     assert asked_executors(store, "router") == 2
     assert world.body()["status"]["router"]["autoscaling"]["message"].startswith("Records wait too long ")
@@ -76,9 +78,9 @@ def test_a_router_of_one_pod_is_asked_nothing_and_forgets_that_it_had_executors(
     world.stream(spec={"autoscaling": QUICK}, status={"router": known})
     store = MemoryStore()
 
-    look = look_at(world, store, None, use(world, 0.5))
+    context = reconcile(world, store, None, use(world, 0.5))
 
-    assert set(look.crews) == {"worker"}
+    assert set(context.crews) == {"worker"}
     assert asked_executors(store, "router") is None
     assert world.body()["status"]["router"] == {"pod": "quakes-router"}
 
@@ -95,8 +97,8 @@ def test_replicas_beyond_the_bounds_are_told_of_once(world, replicas, said):
     world.stream(spec={"workers": {"min": 2, "max": 4, "replicas": replicas}})
     store = MemoryStore()
     for _ in range(3):
-        look = look_at(world, store)
+        context = reconcile(world, store)
 
-    assert look.crews["worker"].beyond == said
+    assert context.crews["worker"].beyond == said
     assert [each["note"] for each in world.cluster.events()] == ([said] if said else [])
     assert (world.body()["status"]["autoscaling"]["message"] == said) == bool(said)

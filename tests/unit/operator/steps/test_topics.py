@@ -25,8 +25,8 @@ def check(world, memory=None, name="quakes"):
     body, environment = world.body(name), world.environment
     spec = StreamSpec.parse(body["spec"], environment.defaults)
     status = copy.deepcopy(body.get("status") or {})
-    look = ReconcileContext(environment, StreamNames("geo", name), body, spec, status, memory or Memory(), world.at)
-    asyncio.run(check_topics(look))
+    context = ReconcileContext(environment, StreamNames("geo", name), body, spec, status, memory or Memory(), world.at)
+    asyncio.run(check_topics(context))
 
 
 def name_topic(world, kind, topic):

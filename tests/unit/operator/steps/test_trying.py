@@ -31,12 +31,12 @@ def runs(world, job, image="spark:test", phase="Running"):
     world.cluster.put({"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}})
 
 
-def looked(world, image="spark:new", **spec):
+def reconciled(world, image="spark:new", **spec):
     body = world.stream(metadata={"uid": "u"}, spec={"image": image, **spec})
     parsed = StreamSpec.parse(body["spec"], world.environment.defaults)
-    look = ReconcileContext(world.environment, NAMES, body, parsed, {}, world.memory, world.at)
-    asyncio.run(try_image(look))
-    return look
+    context = ReconcileContext(world.environment, NAMES, body, parsed, {}, world.memory, world.at)
+    asyncio.run(try_image(context))
+    return context
 
 
 def trial(world):
@@ -55,20 +55,20 @@ def waiting(reason, message=""):
 def test_what_runs_goes_on_with_its_image_until_the_new_one_has_begun(world):
     runs(world, "router")
     runs(world, "worker")
-    look = looked(world)
+    context = reconciled(world)
 
-    assert look.spec.image == "spark:test"
-    assert (look.image.reason, look.image.retry) == ("TryingImage", "quick")
+    assert context.spec.image == "spark:test"
+    assert (context.image.reason, context.image.retry) == ("TryingImage", "quick")
     pod = trial(world)
     assert pod["spec"]["containers"][0]["image"] == "spark:new"
     assert pod["spec"]["containers"][0]["args"] == ["spatialstream", "--version"]
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert "volumes" not in pod["spec"]
     says(world, "Succeeded")
-    look = looked(world)
-    assert (look.spec.image, look.image, trial(world)) == ("spark:new", None, None)
+    context = reconciled(world)
+    assert (context.spec.image, context.image, trial(world)) == ("spark:new", None, None)
     calls = len(world.cluster.calls)
-    assert looked(world).spec.image == "spark:new"
+    assert reconciled(world).spec.image == "spark:new"
     assert len(world.cluster.calls) == calls, "it is tried once"
 
 
@@ -90,38 +90,38 @@ def test_what_runs_goes_on_with_its_image_until_the_new_one_has_begun(world):
 )
 def test_an_image_that_cannot_be_used_stops_nothing_and_is_told(world, phase, container, why):
     runs(world, "router")
-    looked(world)
+    reconciled(world)
     says(world, phase, container)
-    look = looked(world)
+    context = reconciled(world)
 
-    assert look.spec.image == "spark:test"
-    assert (look.image.reason, look.image.retry) == ("ImageUnusable", "slow")
-    assert look.image.message == f"The image spark:new cannot be used: {why}. The running pods keep spark:test."
-    look = looked(world, "spark:newer")  # it is corrected
-    assert look.image.reason == "TryingImage"
+    assert context.spec.image == "spark:test"
+    assert (context.image.reason, context.image.retry) == ("ImageUnusable", "slow")
+    assert context.image.message == f"The image spark:new cannot be used: {why}. The running pods keep spark:test."
+    context = reconciled(world, "spark:newer")  # it is corrected
+    assert context.image.reason == "TryingImage"
     assert trial(world) is None
-    looked(world, "spark:newer")
+    reconciled(world, "spark:newer")
     assert trial(world)["spec"]["containers"][0]["image"] == "spark:newer"
-    look = looked(world, "spark:test")  # or taken back
-    assert (look.image, trial(world)) == (None, None)
+    context = reconciled(world, "spark:test")  # or taken back
+    assert (context.image, trial(world)) == (None, None)
 
 
 def test_the_secrets_of_what_runs_stay_with_its_image(world):
     runs(world, "router")
-    look = looked(world, imagePullSecrets=[{"name": "new"}])
+    context = reconciled(world, imagePullSecrets=[{"name": "new"}])
 
-    assert look.spec.image_pull_secrets == ()
+    assert context.spec.image_pull_secrets == ()
     assert trial(world)["spec"]["imagePullSecrets"] == [{"name": "new"}]
 
 
 def test_nothing_is_tried_where_nothing_runs(world):
-    assert looked(world).spec.image == "spark:new"
+    assert reconciled(world).spec.image == "spark:new"
     runs(world, "router", phase="Failed")
     world.memory.tried = ""
-    assert looked(world).spec.image == "spark:new"
+    assert reconciled(world).spec.image == "spark:new"
     runs(world, "router")
     world.memory.tried = ""
-    assert looked(world, suspend=True).spec.image == "spark:new"
+    assert reconciled(world, suspend=True).spec.image == "spark:new"
     assert trial(world) is None
 
 
@@ -132,36 +132,36 @@ def test_where_no_pod_may_be_made_the_image_is_taken_untried(world):
 
     runs(world, "router")
     world.cluster.before = fail
-    look = looked(world)
-    assert (look.spec.image, look.image) == ("spark:new", None)
+    context = reconciled(world)
+    assert (context.spec.image, context.image) == ("spark:new", None)
 
 
 def test_where_no_node_has_room_it_is_taken_untried_after_a_minute(world):
     runs(world, "router")
-    looked(world)
+    reconciled(world)
     full = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
     trial(world)["metadata"]["creationTimestamp"] = "2027-01-15T08:00:00Z"  # START
     says(world, "Pending", conditions=full)
     world.at += 60_000
-    assert looked(world).image.reason == "TryingImage"
+    assert reconciled(world).image.reason == "TryingImage"
     world.at += 1
-    look = looked(world)
-    assert (look.spec.image, look.image, trial(world)) == ("spark:new", None, None)
+    context = reconciled(world)
+    assert (context.spec.image, context.image, trial(world)) == ("spark:new", None, None)
 
 
 def test_what_does_not_end_is_no_image_of_ours(world):
     runs(world, "router")
-    looked(world)
+    reconciled(world)
     says(world, "Running", PULLED)
-    assert looked(world).image.reason == "TryingImage"
+    assert reconciled(world).image.reason == "TryingImage"
     world.at += 120_001
-    assert "does not terminate" in looked(world).image.message
+    assert "does not terminate" in reconciled(world).image.message
 
 
 def test_a_pod_of_somebody_else_that_has_the_name_keeps_nothing(world):
     runs(world, "router")
     world.cluster.put({"kind": "Pod", "metadata": {"name": "quakes-image", "namespace": "geo"}})
-    assert looked(world).spec.image == "spark:new"
+    assert reconciled(world).spec.image == "spark:new"
     assert trial(world) is not None
 
 

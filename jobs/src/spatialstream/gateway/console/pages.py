@@ -57,7 +57,7 @@ class _File:
 
 def _kinds() -> bytes:
     """The module ``kinds.js``: what the page has to know of each type of query."""
-    known = {
+    kinds = {
         kind.type: {
             "title": kind.wording.title,
             "selects": kind.selection.__name__,
@@ -68,7 +68,7 @@ def _kinds() -> bytes:
         }
         for kind in KINDS
     }
-    return f"export const KINDS = {json.dumps(known)};\n".encode()
+    return f"export const KINDS = {json.dumps(kinds)};\n".encode()
 
 
 class Pages:

@@ -74,13 +74,13 @@ class Passing:
             while True:
                 try:
                     async with asyncio.timeout(_SILENT):
-                        seen = await queue.get()
+                        sample = await queue.get()
                 except TimeoutError:
                     yield b": nothing now\n\n"
                     continue
-                if seen is None:
+                if sample is None:
                     return
-                yield _event(seen)
+                yield _event(sample)
         finally:
             self._queues.discard(queue)
             if not self._queues:

@@ -66,7 +66,7 @@ class Console:
 
     def __init__(self, gateway: Host, pages: Pages | None = None) -> None:
         self._gateway, self._pages = gateway, pages or Pages()
-        self._passing, self._looks = dict[str, Passing](), dict[str, _Look]()
+        self._passing, self._descriptions = dict[str, Passing](), dict[str, _CachedDescription]()
         self.endpoints: Sequence[tuple[str, str, str | None, Answer]] = [
             ("GET", "/console", None, self.home),
             ("GET", "/console/session", None, self.session),
@@ -84,7 +84,7 @@ class Console:
 
     def leave(self, name: str) -> None:
         """Stop serving a stream."""
-        self._looks.pop(name, None)
+        self._descriptions.pop(name, None)
         if name in self._passing:
             self._passing.pop(name).end()
 
@@ -127,15 +127,15 @@ class Console:
         return JSONResponse({name: known[name] for name in _CLOCK}, headers={"Cache-Control": "no-store"})
 
     async def inside(self, request: Request, stream: ServedStream) -> Response:
-        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.description.StreamDescription.look`."""
+        """Versions, leaves, slots, loads; see :meth:`spatialstream.client.description.StreamDescription.describe`."""
         check_parameters(request)
         return JSONResponse(await self._look(stream), headers={"Cache-Control": "no-store"})
 
     async def _look(self, stream: ServedStream) -> dict[str, Any]:
-        return await self._looks.setdefault(stream.name, _Look(stream)).get()
+        return await self._descriptions.setdefault(stream.name, _CachedDescription(stream)).get()
 
 
-class _Look:
+class _CachedDescription:
     """The description of a stream, cached for a second for all pages."""
 
     def __init__(self, stream: ServedStream) -> None:

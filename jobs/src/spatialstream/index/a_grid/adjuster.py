@@ -175,15 +175,15 @@ def _splits_and_merges(state: _Layout, h: int) -> Iterator[_Operation]:
         if cut is None or not apart.any():
             continue  # X is a cell, or in all pairs
         parts = cut.of(state.rectangles[leaf])
-        for kept, moved in (parts, parts[::-1]):
+        for staying, moved in (parts, parts[::-1]):
             given = state.costs.of(moved)
             after = [
                 loads[slots] - given * (slots == h) + (given - merged) * (slots == z) + merged * (slots == y)
                 for slots in (np.full_like(y, h), y, z)
             ]
             gain = loads[h] - np.maximum.reduce(after)
-            asked = state.queries_of(leaf, moved)
-            price = state.query_price * (asked * (z != h) + queries[pairs[:, 1]] * (z != y))
+            query_counts = state.queries_of(leaf, moved)
+            price = state.query_price * (query_counts * (z != h) + queries[pairs[:, 1]] * (z != y))
             gain[~apart | (gain <= price)] = 0
             best = int(np.lexsort((price, -gain))[0])
             if gain[best] <= 0:
@@ -192,8 +192,8 @@ def _splits_and_merges(state: _Layout, h: int) -> Iterator[_Operation]:
             both = joined(state.rectangles[keeps], state.rectangles[free])
             together = state.continuous.share(both, state.rectangles[keeps], state.rectangles[free])
             changed = {
-                leaf: (kept, state.queries_of(leaf, kept)),
-                free: (moved, asked),
+                leaf: (staying, state.queries_of(leaf, staying)),
+                free: (moved, query_counts),
                 keeps: (both, (state.queries[keeps] + state.queries[free]) * min(together, 1.0)),
             }
             yield _Operation(int(gain[best]), float(price[best]), "splits_and_merges", changed)
@@ -257,9 +257,9 @@ def _adjust(
     slots: int,
     operations: _Operations,
 ) -> Adjustment:
-    assert known.sample is not None  # who calls this has seen to it
+    assert known.sample is not None  # the caller makes sure
     state = _Layout(index, known, known.sample, statistics, slots)
-    done: dict[str, int] = {}
+    applied: dict[str, int] = {}
     ended = f"there were {MOST * slots:,} operations"
     for _ in range(MOST * slots):
         best = state.best(operations)
@@ -267,14 +267,14 @@ def _adjust(
             ended = "no further operation lowers a high load by more than it costs"
             break
         state.carry_out(best)
-        done[best.name] = done.get(best.name, 0) + 1
+        applied[best.name] = applied.get(best.name, 0) + 1
     rectangles = np.array(state.rectangles, np.int32)
     n = len(rectangles)
     made = AGrid(index.space, rectangles, np.zeros(n), np.zeros(n), index.side)
     origins = origins_of(index, made, known.sample, state.continuous)
     load = np.array(state.cost) * state.costs.unit
     found = made.weighed(origins.carry_objects(known.objects), load)
-    return Adjustment(found, origins, _changes(operations, done), ended, known.mapping.copy())
+    return Adjustment(found, origins, _changes(operations, applied), ended, known.mapping.copy())
 
 
 def _changes(operations: _Operations, done: dict[str, int]) -> Changes:

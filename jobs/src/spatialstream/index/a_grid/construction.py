@@ -45,12 +45,12 @@ def build_a_grid(objects: ObjectBatch, leaves: int, statistics: Statistics, side
 def divide(costs: Costs, side: int, leaves: int) -> list[Rectangle]:
     """Divide a grid into rectangles, costliest first, at most one a cell; ordered by south-west cell."""
     queue: list[tuple[int, int, Rectangle, Cut]] = []
-    done: list[Rectangle] = []
+    finished: list[Rectangle] = []
 
     def wait(rectangle: Rectangle) -> None:
         cut = costs.best_cut(rectangle)
         if cut is None:
-            done.append(rectangle)
+            finished.append(rectangle)
             return
         west, south, east, north = rectangle
         cost = costs.of(rectangle)
@@ -58,8 +58,8 @@ def divide(costs: Costs, side: int, leaves: int) -> list[Rectangle]:
         heapq.heappush(queue, (-urgent, -(east - west) * (north - south), rectangle, cut))
 
     wait((0, 0, side, side))
-    while queue and len(queue) + len(done) < leaves:
+    while queue and len(queue) + len(finished) < leaves:
         *_, rectangle, cut = heapq.heappop(queue)
         for part in cut.of(rectangle):
             wait(part)
-    return sorted([*done, *(rectangle for *_, rectangle, _ in queue)], key=lambda each: (each[1], each[0]))
+    return sorted([*finished, *(rectangle for *_, rectangle, _ in queue)], key=lambda each: (each[1], each[0]))

@@ -197,7 +197,7 @@ class _Growing:
     # ---------------------------------------------------------------------------------------------- partitioning nodes
 
     def partitioned(self, node: _Node, parts: int) -> list[_Node]:
-        """PartitionNode: a node as so many leaves, if possible."""
+        """PartitionNode: a node as ``parts`` leaves, if possible."""
         if parts == 1:
             return [node]
         known = self._tried.get((id(node), parts))

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spatialstream.index.kd_t.workload import ENTRY, NO_WORD, OBJECT, Workload
-from spatialstream.model.arrays import Ints, runs
+from spatialstream.model.arrays import Codes, Ints, Words, runs
 
-__all__ = ["MOST", "SLACK", "Dealt", "Part", "deal"]
+__all__ = ["MOST", "SLACK", "Dealt", "Part", "deal", "divided"]
 
 MOST = 1_024
 """Maximum number of words of a cell that are dealt."""
@@ -102,13 +102,44 @@ def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt
         rates[taken] += new[taken]
         comes[taken] += coming[each]
         stands[taken] += standing[each]
-    member[np.repeat(share, np.diff(first)), rows] = True  # the words that were not dealt too
+    chosen = np.sort(chosen)
+    return _divided(workload, objects, entries, shares, words[chosen], share[chosen])
+
+
+def divided(
+    workload: Workload, objects: Ints, entries: Ints, shares: int, hashes: Words, dealt: Codes | Ints
+) -> tuple[Part, ...]:
+    """What comes to each share of a cell whose words are dealt already.
+
+    Args:
+        workload: the sample.
+        objects: the objects of the cell.
+        entries: the entries of queries that concern it.
+        shares: how many shares.
+        hashes: uint64[w], the words that were dealt.
+        dealt: int[w], the share of each.
+    """
+    _, at, among = np.intersect1d(workload.hashes, hashes, assume_unique=True, return_indices=True)
+    return _divided(workload, objects, entries, shares, at, np.asarray(dealt, np.int64)[among]).parts
+
+
+def _divided(workload: Workload, objects: Ints, entries: Ints, shares: int, dealt: Ints, share_of: Ints) -> Dealt:
+    """The shares of a cell; words that were not dealt belong to the share that their hash says."""
+    word = workload.word[entries]
+    words, of = np.unique(word[word != NO_WORD], return_inverse=True)
+    share = (workload.hashes[words] % np.uint64(shares)).astype(np.int64)
+    _, at, among = np.intersect1d(words, dealt, assume_unique=True, return_indices=True)
+    share[at] = share_of[among]
+    worded, bare = entries[word != NO_WORD], entries[word == NO_WORD]
+    first, rows = _postings(workload, objects, words)
+    member = np.zeros((shares, len(objects)), np.bool_)
+    member[(workload.ids[objects] % np.uint64(shares)).astype(np.int64), np.arange(len(objects))] = True
+    member[np.repeat(share, np.diff(first)), rows] = True
     parts = []
     for each in range(shares):
         here, there = objects[member[each]], np.sort(np.concatenate([bare, worded[share[of] == each]]))
         parts.append(Part(here, there, workload.load(here, there)))
-    chosen = np.sort(chosen)
-    return Dealt(tuple(parts), words[chosen], share[chosen])
+    return Dealt(tuple(parts), dealt, share_of)
 
 
 def _postings(workload: Workload, objects: Ints, words: Ints) -> tuple[Ints, Ints]:

@@ -187,6 +187,11 @@ class KdT(GlobalIndex):
         objects: float64[n], see :class:`Leaves`.
         load: float64[n], likewise.
 
+    Attributes:
+        cell: int32[n], the cell of each leaf.
+        sizes: int32[c], number of shares of each cell.
+        table: ``first``, ``offsets``, ``words`` and ``shares``.
+
     Raises:
         StateError: the columns do not fit together.
     """
@@ -210,7 +215,7 @@ class KdT(GlobalIndex):
         if not objects.shape == load.shape == (n,):
             raise StateError(f"a kd-t of {n} leaves has as many numbers of objects and loads")
         self.space, self.cells, self.frequencies = cells.space, cells, frequencies
-        self.first, self._table = first, (first, offsets, words, shares)
+        self.first, self.table = first, (first, offsets, words, shares)
         self.sizes: Codes = np.diff(first)
         self.cell: Codes = np.repeat(np.arange(len(first) - 1, dtype=np.int32), self.sizes)
         self.leaves = Leaves(cells.leaves.box[self.cell], (self.sizes > 1)[self.cell], objects, load)
@@ -249,7 +254,7 @@ class KdT(GlobalIndex):
         row, leaf = np.empty(len(terms.codes), np.int32), np.empty(len(terms.codes), np.int32)
         given = terms.offsets, terms.codes, hash_strings(terms.vocabulary)
         home, filtered = self._home(cell, objects), words is not None
-        found = _copies(*self._table, cell, home, *given, filtered, *asked, row, leaf)
+        found = _copies(*self.table, cell, home, *given, filtered, *asked, row, leaf)
         return row[:found], leaf[:found]
 
     def route_continuous(self, queries: QueryBatch) -> tuple[Codes, Codes]:
@@ -280,7 +285,7 @@ class KdT(GlobalIndex):
         sizes = np.where(bare, 0, np.diff(first))[row]
         groups = runs(first[row], sizes)
         by_word = np.repeat(row, sizes).astype(np.int64), word[groups]
-        leaf = _leaves_of(*self._table, np.repeat(cell, sizes), by_word[1])
+        leaf = _leaves_of(*self.table, np.repeat(cell, sizes), by_word[1])
         rest = bare[row]
         everywhere = self.sizes[cell[rest]]
         rows = np.concatenate([by_word[0], np.repeat(row[rest], everywhere).astype(np.int64)])
@@ -304,7 +309,7 @@ class KdT(GlobalIndex):
         group = _first_held(row, query, first, found.groups.offsets, words, objects.terms.offsets, objects.terms.codes)
         some = np.diff(found.groups.offsets)[group] > 0
         pivot = self.frequencies.rarest(found.groups)[group[some]]
-        leaf[some] = _leaves_of(*self._table, cell[row[some]], pivot)
+        leaf[some] = _leaves_of(*self.table, cell[row[some]], pivot)
         return leaf
 
     # -------------------------------------------------------------------------------------------------------- figures
@@ -330,7 +335,7 @@ class KdT(GlobalIndex):
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """See :class:`GlobalIndex`."""
-        first, offsets, words, shares = self._table
+        first, offsets, words, shares = self.table
         arrays: dict[str, Array] = {
             "rectangles": self.cells.rectangles,
             "first": first,

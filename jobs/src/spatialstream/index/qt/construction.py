@@ -418,19 +418,19 @@ class _Builder:
 
     def _textual_nodes(self, numbers: list[int]) -> tuple[TextualNodes, Table]:
         """The textual nodes, and the part of the dictionary that they use."""
-        made = [lists for number in numbers if (split := self.nodes[number].split) and (lists := split.lists)]
+        word_lists = [lists for number in numbers if (split := self.nodes[number].split) and (lists := split.lists)]
         cells = [self.nodes[number].cell for number in numbers]
         distinct, rows = np.unique(np.array(cells, np.int64), return_inverse=True)
         g = len(self.dictionary)
         chance = np.array([self.chance(int(cell)) for cell in distinct], np.uint32).reshape(len(distinct), g, 2)
-        mask = np.array([lists.mask for lists in made], np.uint8).reshape(len(numbers), g)
+        mask = np.array([lists.mask for lists in word_lists], np.uint8).reshape(len(numbers), g)
         used = np.flatnonzero(chance.any(axis=(0, 2)))
         texts = TextualNodes(
             np.ascontiguousarray(mask[:, used]),
             rows.astype(np.int32),
             np.ascontiguousarray(chance[:, used]),
-            np.array([lists.objects for lists in made]).reshape(len(numbers), 4),
-            np.array([lists.mass for lists in made], np.int64).reshape(len(numbers), 4, 2),
+            np.array([lists.objects for lists in word_lists]).reshape(len(numbers), 4),
+            np.array([lists.mass for lists in word_lists], np.int64).reshape(len(numbers), 4, 2),
             np.array([self.weight(cell) for cell in cells]).reshape(len(numbers), 2),
             np.tile(self.cell(0).lengths, (len(numbers), 1, 1)),
         )

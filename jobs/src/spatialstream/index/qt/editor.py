@@ -277,14 +277,14 @@ class TreeEditor:
         nodes = Nodes.of(self._kind, self._first, self._box, numbers, textual)
         origins = _origins([self.leaves[node] for node in numbers])
         old = self.tree.leaves
-        found = Leaves(
+        leaves = Leaves(
             np.ascontiguousarray(nodes.box[numbers]),
             np.array([len(self.leaves[node].path) > 0 for node in numbers], np.bool_),
             origins.carry_objects(old.objects),
             origins.carry_objects(old.load),
         )
         texts, table = _textual_nodes(self.tree, self.statistics, [self._text(node) for node in textual])
-        return Adjusted(QTTree(self.tree.space, nodes, texts, table, found), origins)
+        return Adjusted(QTTree(self.tree.space, nodes, texts, table, leaves), origins)
 
     def _text(self, node: int) -> TextualSplit | int:
         """A textual node created by this editor, or the row of a node of the old tree."""
@@ -310,32 +310,32 @@ def _textual_nodes(
     tree: QTTree, statistics: Statistics, nodes: Sequence[TextualSplit | int]
 ) -> tuple[TextualNodes, Table]:
     """Build the rows of old and new textual nodes over a dictionary of the words that they use."""
-    kept = np.array([node for node in nodes if isinstance(node, int)], np.int64)
-    made = [node for node in nodes if not isinstance(node, int)]
+    old_nodes = np.array([node for node in nodes if isinstance(node, int)], np.int64)
+    new_nodes = [node for node in nodes if not isinstance(node, int)]
     is_new = np.array([not isinstance(node, int) for node in nodes], np.bool_)
-    words, columns = _dictionary(tree, statistics, made)
+    words, columns = _dictionary(tree, statistics, new_nodes)
     old = tree.texts
     before = old.mask.shape[1]
-    cells, old_cell = np.unique(old.cell[kept], return_inverse=True)
+    cells, old_cell = np.unique(old.cell[old_nodes], return_inverse=True)
     mask = np.zeros((len(nodes), len(words)), np.uint8)
-    chance = np.zeros((len(cells) + len(made), len(words), 2), np.uint32)
-    mask[~is_new, :before] = old.mask[kept]
+    chance = np.zeros((len(cells) + len(new_nodes), len(words), 2), np.uint32)
+    mask[~is_new, :before] = old.mask[old_nodes]
     chance[: len(cells), :before] = old.chance[cells]
-    for i, (row, node, (column, listed)) in enumerate(zip(np.flatnonzero(is_new), made, columns, strict=True)):
+    for i, (row, node, (column, listed)) in enumerate(zip(np.flatnonzero(is_new), new_nodes, columns, strict=True)):
         mask[row, column] = node.lists.bits[listed]
         chance[len(cells) + i, column] = node.chance
     cell = np.empty(len(nodes), np.int32)
-    cell[~is_new], cell[is_new] = old_cell, len(cells) + np.arange(len(made))
-    longest = max([old.lengths.shape[2]] + [node.lengths.shape[1] for node in made])
+    cell[~is_new], cell[is_new] = old_cell, len(cells) + np.arange(len(new_nodes))
+    longest = max([old.lengths.shape[2]] + [node.lengths.shape[1] for node in new_nodes])
     used = np.flatnonzero(chance.any(axis=(0, 2)))
     texts = TextualNodes(
         np.ascontiguousarray(mask[:, used]),
         cell,
         np.ascontiguousarray(chance[:, used]),
-        _rows(is_new, old.objects[kept], [np.ones(4)] * len(made)),
-        _rows(is_new, old.mass[kept], [node.mass for node in made]),
-        _rows(is_new, old.weight[kept], [node.weight for node in made]),
-        _rows(is_new, _wide(old.lengths[kept], longest), [_wide(node.lengths, longest) for node in made]),
+        _rows(is_new, old.objects[old_nodes], [np.ones(4)] * len(new_nodes)),
+        _rows(is_new, old.mass[old_nodes], [node.mass for node in new_nodes]),
+        _rows(is_new, old.weight[old_nodes], [node.weight for node in new_nodes]),
+        _rows(is_new, _wide(old.lengths[old_nodes], longest), [_wide(node.lengths, longest) for node in new_nodes]),
     )
     return texts, make_table(np.ascontiguousarray(words[used]))
 

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Flags, Floats, Ints, wide
+from spatialstream.local.arrays import Bytes, Codes, Flags, Floats, Ints, wide
 from spatialstream.local.columns import Table
 from spatialstream.local.grid.matching import Objects
 from spatialstream.local.grid.probing import ProbeBatch
@@ -87,18 +87,26 @@ class _Words(NamedTuple):
 
 
 @kernel
-def _overlap(o: int, r: int, batch: Objects, spans: Codes, tags: Ints, queries: _Queries, words: _Words) -> int:
-    """The sum of the weights of the query's words that the object has; -1 if it has none of them."""
-    dot, shared = 0, False
+def _overlap(
+    o: int, r: int, batch: Objects, spans: Codes, counts: Bytes, tags: Ints, queries: _Queries, words: _Words
+) -> tuple[int, int]:
+    """The sum of the weights of the query's words in the object, each as often as it is there; -1 if none is.
+
+    And the sum of the squares of the occurrences of all its terms.
+    """
+    dot, shared, counted = 0, False, len(counts) > 0
+    own = wide(spans[o + 1]) - wide(spans[o])
     first, last = queries.first[r], queries.first[r] + queries.length[r]
     for j in range(spans[o], spans[o + 1]):
+        times = wide(counts[j]) if counted else 1
+        own += times * times - 1
         tag = tags[batch.codes[j]]
         if tag > 0:
             for w in range(first, last):
                 if words.word[w] == tag - 1:
-                    dot += words.weight[w]
+                    dot += times * words.weight[w]
                     shared = True
-    return dot if shared else -1
+    return dot if shared else -1, own
 
 
 @kernel
@@ -108,6 +116,7 @@ def _offer(
     rows: Codes,
     batch: Objects,
     spans: Codes,
+    counts: Bytes,
     tags: Ints,
     queries: _Queries,
     words: _Words,
@@ -116,8 +125,8 @@ def _offer(
 ) -> tuple[Heaps, Ints, Floats]:
     """Offer objects to queries, pair by pair in object order.
 
-    ``spans`` are the bounds of each object's terms; the tag of a term is its number among the words of all queries plus
-    1, or 0.
+    ``spans`` are the bounds of each object's terms, ``counts`` their occurrences, if these are counted; the tag of a
+    term is its number among the words of all queries plus 1, or 0.
 
     Returns the heaps' storage, which may have grown, the positions of the m accepted pairs, and float64[3, m]: their
     distances, scores and keys.
@@ -131,10 +140,10 @@ def _offer(
         d = distance(geographic, queries.x[r], queries.y[r], batch.x[o], batch.y[o])
         if d > queries.radius[r]:
             continue
-        dot = _overlap(o, r, batch, spans, tags, queries, words)
+        dot, own = _overlap(o, r, batch, spans, counts, tags, queries, words)
         if dot < 0:
             continue
-        textual = textual_score(dot, wide(spans[o + 1]) - wide(spans[o]), queries.asked[r])
+        textual = textual_score(dot, own, queries.asked[r])
         score = continuous_score(queries.share[r], spatial_score(d, queries.radius[r]), textual)
         key = continuous_key(score, t - queries.start[r], queries.half_life[r])
         if window < 0:
@@ -218,8 +227,8 @@ class ContinuousBestIndex(HeapIndex):
         if self._table is None:
             self._table = KeywordTable.build(pa.array([*self._numbers], pa.string()))
         tags[batch.keys.used] = self._table.translate(batch.keys, np.arange(1, len(self._table) + 1))
-        bounds, codes = batch.texts  # the keywords of an object say nothing about how long its text is
-        said = batch.objects._replace(codes=codes), bounds
+        bounds, codes, counts = batch.texts  # the keywords of an object say nothing about how long its text is
+        said = batch.objects._replace(codes=codes), bounds, counts
         given = *said, tags, self._queries.view(_Queries), self._words.view(_Words)
         kept = self._queries.view(Kept)
         self._heaps, pairs, values = _offer(self.space.geographic, objects, rows, *given, kept, self._heaps)

@@ -115,10 +115,10 @@ class ExpressionGrid(ProbedGrid):
         It does so whether or not they are active, if there are more than queries.
         """
         alone = len(self.owner) == len(self)
-        found = self.grid.probe_within(batch, limit, life if alone else ALWAYS, horizon)
-        if found is None:
+        matches = self.grid.probe_within(batch, limit, life if alone else ALWAYS, horizon)
+        if matches is None:
             return None
-        objects, queries = found.objects, found.queries
+        objects, queries = matches.objects, matches.queries
         if not alone:
             queries = self.owner[queries]
             kept = np.ones(len(queries), np.bool_)
@@ -139,9 +139,9 @@ class ExpressionGrid(ProbedGrid):
             holds, properties = np.ones(len(queries), np.bool_), batch.properties.of(self.programs.names)
             holds[asked] = self.programs.hold(properties, self.where[queries[asked]], objects[asked])
             objects, queries = objects[holds], queries[holds]
-        starts = np.zeros(len(found.starts), np.int64)
+        starts = np.zeros(len(matches.starts), np.int64)
         np.cumsum(np.bincount(objects, minlength=len(starts) - 1), out=starts[1:])
-        return GridMatches(starts, queries, found.checked)
+        return GridMatches(starts, queries, matches.checked)
 
     def candidates(self, batch: ProbeBatch, first: int) -> Codes:
         """See :class:`ProbedGrid`; an object counts for each conjunction that it is compared with."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spatialstream.local.arrays import Array, Codes, Ints
+from spatialstream.local.arrays import Array, Bytes, Codes, Ints
 from spatialstream.local.columns import writable
 from spatialstream.local.grid.layout import frame_of
 from spatialstream.local.grid.matching import LOCALITY_BITS, Objects, arrange
@@ -38,7 +38,8 @@ class ProbeBatch:
         keys: keys of the words that it uses.
         spans: int32[n + 1], bounds of each object's terms in ``objects.codes``: those of its text, then those of its
             keywords (:mod:`~spatialstream.model.keyword_terms`).
-        texts: bounds of the terms of each text alone, int32[n + 1], and the terms, whose codes are the same.
+        texts: bounds of the terms of each text alone, int32[n + 1], the terms, whose codes are the same, and how often
+            the text has each of them, uint8, empty if that is not counted.
         properties: of the objects.
     """
 
@@ -46,7 +47,7 @@ class ProbeBatch:
     words: int
     keys: TermKeys
     spans: Codes
-    texts: tuple[Codes, Codes]
+    texts: tuple[Codes, Codes, Bytes]
     properties: LazyTable
 
     @classmethod
@@ -59,9 +60,10 @@ class ProbeBatch:
             names: the properties whose keywords are terms, see :func:`posted_in`.
         """
         x, y, t = writable(objects.x), writable(objects.y), writable(objects.t)
-        texts = writable(objects.terms.offsets), writable(objects.terms.codes)
+        counts = np.empty(0, np.uint8) if objects.terms.counts is None else writable(objects.terms.counts)
+        texts = writable(objects.terms.offsets), writable(objects.terms.codes), counts
         terms = with_keywords(objects.terms, objects.properties, names)
-        offsets, codes = texts if terms is objects.terms else (terms.offsets, terms.codes)
+        offsets, codes = texts[:2] if terms is objects.terms else (terms.offsets, terms.codes)
         order, visits = arrange(x, y, offsets, frame_of(space), LOCALITY_BITS)
         keys, properties = TermKeys.of(terms), LazyTable(objects.properties)
         return cls(Objects(order, visits, x, y, t, codes), len(terms.vocabulary), keys, offsets, texts, properties)

@@ -453,32 +453,32 @@ class ContinuousRangeIndex(MovableIndex):
             none = np.empty(0, np.int32)
             return Matches(none, np.empty(0, np.int64), none, none, (), (), (), np.zeros(len(objects), np.int32))
         batch = ProbeBatch.of(self.space, objects, self._posted)
-        found = []
+        of_tiers = []
         for tier in self._tiers:
             matches = tier.grid.probe_within(batch, limit, tier.life, self._horizon)
             if matches is None:
                 return None
             limit -= len(matches.queries)
-            found.append(matches)
-        if len(found) == 1:  # already in order
-            only, tier = found[0], self._tiers[0]
+            of_tiers.append(matches)
+        if len(of_tiers) == 1:  # already in order
+            only, tier = of_tiers[0], self._tiers[0]
             zeros = np.zeros(len(only.queries), np.int32)
             numbers = tier.numbers[only.queries]
             of_tier = (tier.ids,), (tier.shown,), (tier.grid,)
             return Matches(only.objects, numbers, zeros, only.queries, *of_tier, only.checked)
-        cursor = np.sum([each.starts[:-1] for each in found], axis=0)
-        m = sum(len(each.queries) for each in found)
+        cursor = np.sum([each.starts[:-1] for each in of_tiers], axis=0)
+        m = sum(len(each.queries) for each in of_tiers)
         object_, tiers, position = (np.empty(m, np.int32) for _ in range(3))
         number = np.empty(m, np.int64)
         ascending = True
-        for i, (tier, each) in enumerate(zip(self._tiers, found, strict=True)):
+        for i, (tier, each) in enumerate(zip(self._tiers, of_tiers, strict=True)):
             ascending &= _gather(each.starts, each.queries, tier.numbers, i, cursor, object_, number, tiers, position)
         if not ascending:
             order = np.lexsort((number, object_))
             object_, number = object_[order], number[order]
             tiers, position = tiers[order], position[order]
         ids, shown = (tuple(getattr(tier, name) for tier in self._tiers) for name in ("ids", "shown"))
-        checked: Codes = np.add.reduce([each.checked for each in found], dtype=np.int32)
+        checked: Codes = np.add.reduce([each.checked for each in of_tiers], dtype=np.int32)
         grids = tuple(tier.grid for tier in self._tiers)
         return Matches(object_, number, tiers, position, ids, shown, grids, checked)
 

@@ -21,7 +21,7 @@ from numba.np.numpy_support import carray
 from spatialstream.local.arrays import Array, Bytes, Codes, Floats, Ints
 from spatialstream.model.kernels import kernel
 
-__all__ = ["ARRAYS", "Columns", "columns_at", "place_of", "row_of"]
+__all__ = ["ARRAYS", "Columns", "array_at", "columns_at", "place_of", "row_of"]
 
 
 class Columns(NamedTuple):
@@ -45,6 +45,7 @@ class Columns(NamedTuple):
         table_keys: int64[m], see :mod:`spatialstream.local.snapshot.termtables`.
         table_offsets: int64[m + 1].
         tables: uint16.
+        counts: uint8, how often an object's text has a term, at the first unit of the term; empty: it is not counted.
         numbers: int32[v] or empty, see :class:`~spatialstream.local.snapshot.views.TermNumbers`; not of the segment.
         depth: level of the directory's nodes.
         t_min: least t.
@@ -68,6 +69,7 @@ class Columns(NamedTuple):
     table_keys: Ints
     table_offsets: Ints
     tables: npt.NDArray[np.uint16]
+    counts: Bytes
     numbers: Codes
     depth: int
     t_min: int
@@ -80,12 +82,12 @@ class Columns(NamedTuple):
 
 
 ARRAYS = Columns._fields[:17]
-"""Names of the arrays of a segment."""
+"""Names of the arrays of a segment, without ``counts``, which not every one has."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(get_args(get_args(hint)[1])[0])
     for name, hint in get_type_hints(Columns).items()
-    if name in (*ARRAYS, "numbers")
+    if name in (*ARRAYS, "counts", "numbers")
 }
 
 _ROW = np.dtype([(name, np.int64, 2) if name in _DTYPES else (name, np.int64) for name in Columns._fields])
@@ -121,7 +123,8 @@ _pointer: Any = intrinsic(_convert)
 
 
 @kernel
-def _array(place: Array, dtype: Any) -> Any:
+def array_at(place: Array, dtype: Any) -> Any:
+    """The array whose address and length are in a field of a row, see :func:`place_of`."""
     return carray(_pointer(place[0]), place[1], dtype)
 
 
@@ -130,24 +133,25 @@ def columns_at(rows: Array, i: int) -> Columns:
     """The columns of one row of a table; only columns that are used have a cost."""
     row = rows[i]
     return Columns(
-        _array(row.t, np.int64),
-        _array(row.x, np.float64),
-        _array(row.y, np.float64),
-        _array(row.id_offsets, np.int32),
-        _array(row.ids, np.uint8),
-        _array(row.unit_offsets, np.int32),
-        _array(row.units, np.uint16),
-        _array(row.word_offsets, np.int32),
-        _array(row.words, np.uint8),
-        _array(row.slots, np.int32),
-        _array(row.posting_offsets, np.int32),
-        _array(row.postings, np.int32),
-        _array(row.grid, np.float64),
-        _array(row.directory, np.int32),
-        _array(row.table_keys, np.int64),
-        _array(row.table_offsets, np.int64),
-        _array(row.tables, np.uint16),
-        _array(row.numbers, np.int32),
+        array_at(row.t, np.int64),
+        array_at(row.x, np.float64),
+        array_at(row.y, np.float64),
+        array_at(row.id_offsets, np.int32),
+        array_at(row.ids, np.uint8),
+        array_at(row.unit_offsets, np.int32),
+        array_at(row.units, np.uint16),
+        array_at(row.word_offsets, np.int32),
+        array_at(row.words, np.uint8),
+        array_at(row.slots, np.int32),
+        array_at(row.posting_offsets, np.int32),
+        array_at(row.postings, np.int32),
+        array_at(row.grid, np.float64),
+        array_at(row.directory, np.int32),
+        array_at(row.table_keys, np.int64),
+        array_at(row.table_offsets, np.int64),
+        array_at(row.tables, np.uint16),
+        array_at(row.counts, np.uint8),
+        array_at(row.numbers, np.int32),
         row.depth,
         row.t_min,
         row.t_max,

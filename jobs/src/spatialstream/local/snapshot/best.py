@@ -68,9 +68,9 @@ class RankedAsk(NamedTuple):
     Attributes:
         geographic, x, y: the space, and the point.
         word_offsets, words: the scored words.
-        weights: int64[w], theirs.
+        weights: int64[w], theirs, each times its occurrences among them.
         asked: sum of the squares of these.
-        static: whether all words of an object weigh the same.
+        static: whether words of an object weigh by their occurrences alone.
         filter_offsets, filter_words: the words of the filter, those of all groups and forbidden ones.
         groups: int64[f], the group of each; -1 for forbidden ones.
         sizes: int64[g], words of each group, at least one group: an object has to have all words of one.
@@ -128,7 +128,7 @@ class RankedAsk(NamedTuple):
             t: of the query.
             corpus: the table of its time.
         """
-        weights = corpus.weights_of(ranking.words)
+        weights = ranking.weighed(corpus.weights_of(ranking.words))
         groups = [(word, i) for i, group in enumerate(text.groups) for word in group]
         filters = groups + [(word, -1) for word in text.none]
         first, last = ranking.between or (0, 1)
@@ -184,10 +184,12 @@ def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Arr
     counts[:] = 0
     first, own, dot, code = -1, 0, 0, 0
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
+    counted = len(s.counts) > 0
     while at < end:
+        times = wide(s.counts[at]) if counted else 1
         step, at = get_unit(s.units, at)
         code += step
-        weight = 1 if ask.static else _weight(s, code, ask)
+        weight = times if ask.static else times * _weight(s, code, ask)
         own += weight * weight
         for w in range(len(codes)):
             if codes[w] == code:

@@ -4,10 +4,12 @@ Objects are columns in Z-order, so that each quadtree node is a range of positio
 in the segment's own vocabulary (:mod:`.wordtable`), and each term has postings: the ascending positions of its objects.
 The number of objects of a node with a term is found by two binary searches: an IR-tree (Cong et al. 2009) of which only
 the leaves are stored. Built on this: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
-term counts from tables of large nodes (:mod:`.termtables`).
+term counts from tables of large nodes (:mod:`.termtables`). Signatures of its blocks tell others what is not in it
+(:mod:`.signatures`).
 
-Cost: building is a radix sort and a few passes, linear in objects and terms; about 105 bytes per object with 8 terms
-and an id of 11 characters. The modules of the searches state their costs.
+Cost: building is a radix sort and a few passes, linear in objects and terms; about 110 bytes per object with 8 terms
+and an id of 11 characters, and a byte more per term if it is counted how often texts have it. The modules of the
+searches state their costs.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spatialstream.local import wordtable
+from spatialstream.local.arrays import Bytes
+from spatialstream.local.columns import writable
 from spatialstream.local.snapshot import termlists, termtables, zorder
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
+from spatialstream.local.snapshot.signatures import Signatures, SignedSegment
 from spatialstream.local.snapshot.stored import StoredBlocks
 from spatialstream.local.wordtable import Strings
 from spatialstream.model.arrays import string_view
@@ -42,6 +47,7 @@ class Segment:
     Args:
         space: the space of the objects.
         columns: the data.
+        signatures: of its blocks.
         properties: of the objects, by position; None: they have none.
         stored: the fields that the stream keeps, by position; None: it keeps none.
     """
@@ -50,11 +56,13 @@ class Segment:
         self,
         space: Space,
         columns: Columns,
+        signatures: Signatures,
         properties: PropertyTable | None = None,
         stored: StoredBlocks | None = None,
     ) -> None:
         self.space = space
         self.columns = columns
+        self.signatures = signatures
         self.properties = properties
         self.stored = stored
 
@@ -66,12 +74,14 @@ class Segment:
             (objects.t, objects.x, objects.y),
             (objects.terms.offsets, objects.terms.codes),
             string_view(objects.terms.vocabulary),
+            objects.terms.counts,
         )
         properties = PropertyTable.of(objects.properties) if objects.properties.columns else None
         stored = objects.stored.take(order).column
         return cls(
             space,
             columns,
+            Signatures.of(columns),
             None if properties is None else properties.take(order),
             None if stored is None else StoredBlocks.of(stored),
         )
@@ -94,29 +104,35 @@ class Segment:
         ids = wordtable.concatenate([(part.id_offsets, part.ids) for part in columns])
         t, x, y = (np.concatenate([getattr(part, name) for part in columns]) for name in ("t", "x", "y"))
         vocabulary = wordtable.gather(word_offsets, words, firsts)
-        merged, order = _columns(ids, (t, x, y), wordtable.concatenate(sets), vocabulary)
+        lists = wordtable.concatenate(sets)
+        merged, order = _columns(ids, (t, x, y), lists, vocabulary, _counts(columns))
         sizes = [*map(len, parts)]
         properties = PropertyTable.concat([part.properties for part in parts], sizes)
         stored = StoredBlocks.merged([part.stored for part in parts], sizes, order)
-        return cls(parts[0].space, merged, None if properties is None else properties.take(order), stored)
+        ordered = None if properties is None else properties.take(order)
+        return cls(parts[0].space, merged, Signatures.of(merged), ordered, stored)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Serialize as named flat arrays."""
         arrays = {name: getattr(self.columns, name) for name in ARRAYS}
+        if len(self.columns.counts):
+            arrays["counts"] = self.columns.counts
         properties = {} if self.properties is None else self.properties.to_arrays()
         stored = {} if self.stored is None else self.stored.to_arrays()
-        return arrays | {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)} | properties | stored
+        span = {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)}
+        return arrays | span | self.signatures.to_arrays() | properties | stored
 
     @classmethod
     def from_arrays(cls, space: Space, arrays: Mapping[str, npt.NDArray[Any]]) -> Segment:
         """Deserialize the result of :meth:`to_arrays`, without a copy."""
         columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+        columns["counts"] = arrays.get("counts", np.empty(0, np.uint8))
         columns["numbers"] = np.empty(0, np.int32)
         columns["depth"] = (len(arrays["directory"]).bit_length() - 1) // 2
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
         properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
         stored = StoredBlocks.from_arrays(arrays) if "stored_data" in arrays else None
-        return cls(space, Columns(**columns), properties, stored)
+        return cls(space, Columns(**columns), Signatures.from_arrays(arrays), properties, stored)
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -143,11 +159,24 @@ class Segment:
         return row_of(self.columns)
 
     @cached_property
+    def signed(self) -> SignedSegment:
+        """The segment, as its signatures describe it."""
+        return SignedSegment(self.t_min, self.t_max, self.signatures)
+
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         properties = 0 if self.properties is None else self.properties.nbytes
         stored = 0 if self.stored is None else self.stored.nbytes
-        return properties + stored + sum(int(getattr(self.columns, name).nbytes) for name in ARRAYS)
+        more = self.signatures.nbytes + properties + stored
+        return more + sum(int(getattr(self.columns, name).nbytes) for name in (*ARRAYS, "counts"))
+
+
+def _counts(columns: Sequence[Columns]) -> Bytes | None:
+    """How often the texts of segments have their terms, in the order of these; None: it is not counted."""
+    if not any(len(part.counts) for part in columns):
+        return None
+    return np.concatenate([termlists.decode_counts(part.units, part.counts) for part in columns])
 
 
 def _columns(
@@ -155,8 +184,9 @@ def _columns(
     places: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
     sets: Strings,
     vocabulary: Strings,
+    counts: Bytes | None,
 ) -> tuple[Columns, npt.NDArray[Any]]:
-    """Sort and index objects given as ids, (t, x, y), term sets and the vocabulary of these; and their order."""
+    """Sort and index objects given as ids, (t, x, y), term sets, their vocabulary and counts; and their order."""
     t, x, y = places
     grid = zorder.grid_of(x, y)
     order = zorder.z_sort(grid, x, y)
@@ -171,6 +201,9 @@ def _columns(
     posting_offsets = np.zeros(len(used) + 1, np.int32)
     np.cumsum(frequencies[used], out=posting_offsets[1:])
     unit_offsets, units, postings = termlists.encode_sets(*sets, order, ranks, posting_offsets)
+    beside = np.empty(0, np.uint8)
+    if counts is not None:
+        beside = termlists.encode_counts(unit_offsets, units, *sets, writable(counts), order, ranks)
     word_offsets, words = wordtable.gather(*vocabulary, used)
     columns = Columns(
         t,
@@ -189,6 +222,7 @@ def _columns(
         np.empty(0, np.int64),
         np.zeros(1, np.int64),
         np.empty(0, np.uint16),
+        beside,
         np.empty(0, np.int32),
         (len(directory).bit_length() - 1) // 2,
         int(t.min()) if len(t) else 0,

@@ -34,9 +34,10 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Array
 from spatialstream.local.base import LocalIndex
+from spatialstream.local.snapshot import signatures
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.segment import Segment
-from spatialstream.local.snapshot.termlists import decode_sets
+from spatialstream.local.snapshot.termlists import decode_counts, decode_sets
 from spatialstream.local.snapshot.views import ObjectsView, Part, TermNumbers
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.local.wordtable import to_arrow
@@ -286,7 +287,8 @@ def _objects_of(segment: Segment) -> ObjectBatch:
     columns = segment.columns
     codes = np.arange(segment.terms, dtype=np.int32)
     offsets, of_each = decode_sets(columns.unit_offsets, columns.units, codes)
-    terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words))
+    counts = decode_counts(columns.units, columns.counts) if len(columns.counts) else None
+    terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words), counts)
     objects = ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
     if segment.properties is not None:
         objects = replace(objects, properties=segment.properties.columns())
@@ -300,7 +302,7 @@ def prepare() -> None:
     space = Space.planar(0.0, 0.0, 1.0, 1.0)
     store = SegmentStore(space, capacity=16)
     for t in range(FAN_IN):
-        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a", "b"))]))
+        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a", "b"), counts=(1, 2))]))
     everywhere = Box(0.0, 0.0, 1.0, 1.0)
     store.range_query(everywhere, ["a", "b"], -1, FAN_IN)
     store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)
@@ -312,6 +314,7 @@ def prepare() -> None:
     ranking = Ranking(("a", "c"), 1.0, 1, half_life=1)
     store.best((0.0, 0.0), 1, ranking, ["0|a", "1|b", "!c"], (-1, FAN_IN), FAN_IN, corpus)
     list(store.leaving(FAN_IN))
+    signatures.prepare(Segment.build(space, ObjectBatch.of([SpatialObject("0", 0, 0.5, 0.5, ("a", "b"))])).columns)
 
 
 def _unchanging(arrays: Mapping[str, Array]) -> dict[str, Array]:

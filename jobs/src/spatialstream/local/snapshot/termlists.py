@@ -4,6 +4,9 @@ Because codes rank terms by frequency, most differences are small. A difference 
 is the unit 0xFFFF followed by its low and its high 16 bits. The first number of a set is its first code. Term tables
 use the same units (see :mod:`spatialstream.local.snapshot.termtables`).
 
+Where it is counted how often a text has a term, that is a byte beside each unit, at the first one of the term: no
+offsets of their own are needed, and only escaped codes, which are rare terms, have bytes that say nothing.
+
 Cost: about 2 bytes per term (4 as plain int32), decoded in one or two nanoseconds per term.
 """
 
@@ -15,7 +18,7 @@ from spatialstream.local.arrays import Array, wide
 from spatialstream.local.snapshot.addresses import Columns
 from spatialstream.model.kernels import kernel
 
-__all__ = ["decode_sets", "encode_sets", "get_unit", "has_all", "put_unit"]
+__all__ = ["decode_counts", "decode_sets", "encode_counts", "encode_sets", "get_unit", "has_all", "put_unit"]
 
 _ESCAPE = 0xFFFF
 _SHORT = 32
@@ -117,6 +120,48 @@ def decode_sets(unit_offsets: Array, units: Array, translation: Array) -> tuple[
             m += 1
         offsets[i + 1] = m
     return offsets, codes[:m].copy()
+
+
+@kernel
+def encode_counts(
+    unit_offsets: Array, units: Array, offsets: Array, codes: Array, counts: Array, order: Array, ranks: Array
+) -> Array:
+    """The counts beside units, uint8[units], of sets that :func:`encode_sets` has made of the same arguments.
+
+    Args:
+        unit_offsets: int32[n + 1], of the sets in their new order.
+        units: uint16, these sets.
+        offsets: int32[n + 1], of the sets as they were.
+        codes: int32[m], these sets.
+        counts: uint8[m], of each of these codes.
+        order: int64[n], the set at each new position.
+        ranks: int32, new code of each old one.
+    """
+    beside = np.zeros(len(units), np.uint8)
+    of = np.zeros(len(ranks), np.uint8)
+    for position in range(len(order)):
+        for j in range(offsets[order[position]], offsets[order[position] + 1]):
+            of[ranks[codes[j]]] = counts[j]
+        at, end = wide(unit_offsets[position]), wide(unit_offsets[position + 1])
+        code = 0
+        while at < end:
+            first = at
+            step, at = get_unit(units, at)
+            code += step
+            beside[first] = of[code]
+    return beside
+
+
+@kernel
+def decode_counts(units: Array, beside: Array) -> Array:
+    """The counts of all terms of all sets, uint8[m], in the order of :func:`decode_sets`."""
+    counts = np.empty(len(units), np.uint8)
+    m, at = 0, 0
+    while at < len(units):
+        counts[m] = beside[at]
+        m += 1
+        _, at = get_unit(units, at)
+    return counts[:m].copy()
 
 
 @kernel

@@ -24,10 +24,12 @@ from spatialstream.local.arrays import grown, wide
 from spatialstream.local.snapshot.addresses import Columns, columns_at
 from spatialstream.local.snapshot.termlists import get_unit, put_unit
 from spatialstream.local.snapshot.zorder import LEVELS, node_start
-from spatialstream.local.snapshot.zranges import Ask, holds, is_reached, ranges, search
+from spatialstream.local.snapshot.zranges import Ask, is_reached, ranges, search
 from spatialstream.local.wordtable import add_word, gather, room_of, slots_of
+from spatialstream.model.geometry import POLYGON, contains
 from spatialstream.model.kernels import kernel
 from spatialstream.model.polygons.packing import table_of
+from spatialstream.model.polygons.table import polygon_contains
 
 __all__ = ["AGGREGATE", "count", "count_words", "term_tables", "zeros_for"]
 
@@ -145,8 +147,10 @@ def count(
         for i in range(len(found)):
             m = _add_set(s, found[i], counts, touched, m)
     elif is_reached(s, ask.t_after, ask.t_last):
-        polygon = table_of(ask.polygon)
-        timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
+        a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+        timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
+        if polygonal:
+            polygon = table_of(ask.polygon)
         first, end, inside = ranges(s, ask, False)
         for r in range(len(first)):
             if inside[r] and not timed and end[r] - first[r] >= AGGREGATE:
@@ -156,8 +160,12 @@ def count(
             for position in range(first[r], end[r]):
                 if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                     continue
-                if not inside[r] and not holds(ask, polygon, s.x[position], s.y[position]):
-                    continue
+                if not inside[r]:
+                    x, y = s.x[position], s.y[position]
+                    if not contains(ask.geographic, ask.kind, a, b, c, d, x, y):
+                        continue
+                    if polygonal and not polygon_contains(polygon, ask.geographic, 0, x, y):
+                        continue
                 m = _add_set(s, position, counts, touched, m)
     return m, checked
 

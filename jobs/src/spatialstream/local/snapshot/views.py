@@ -31,6 +31,7 @@ from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.nearest import nearest as search_nearest
 from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.segment import Segment
+from spatialstream.local.snapshot.signatures import SignedSegment
 from spatialstream.local.snapshot.termtables import count_words
 from spatialstream.local.snapshot.topterms import top_words
 from spatialstream.local.snapshot.totals import largest
@@ -106,6 +107,12 @@ class Part:
                 if self.segment is None:
                     self.segment = self.read()
         return self.segment
+
+    @property
+    def signed(self) -> SignedSegment:
+        """Its signatures, without reading it: of a segment that is not loaded they are not known."""
+        segment = self.segment
+        return SignedSegment(self.t_min, self.t_max) if segment is None else segment.signed
 
     def reaches(self, t_after: int, t_last: int) -> bool:
         """Whether it may have objects in (t_after, t_last]."""
@@ -292,6 +299,11 @@ class ObjectsView:
     def __len__(self) -> int:
         """Number of objects, including those below the floor whose segment had not been dropped yet."""
         return sum(part.objects for part in self._parts)
+
+    @property
+    def signed(self) -> tuple[SignedSegment, ...]:
+        """The signatures of its segments; segments that are not loaded are not read for that."""
+        return tuple(part.signed for part in self._parts)
 
     def range_query(
         self, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int, fields: Shown = None

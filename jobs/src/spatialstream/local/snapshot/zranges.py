@@ -21,16 +21,18 @@ from spatialstream.local.snapshot.addresses import Columns, columns_at
 from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, cell, column, node_box, node_start
 from spatialstream.local.wordtable import find_word, pack
-from spatialstream.model.covers import region_parts
+from spatialstream.model.covers import shape_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, POLYGON, contains, distance, distance_to_box
 from spatialstream.model.kernels import kernel
+from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.cover import INSIDE, OUTSIDE, relate
 from spatialstream.model.polygons.packing import table_of
-from spatialstream.model.polygons.table import PolygonTable, polygon_contains
-from spatialstream.model.regions import Region, Regions
+from spatialstream.model.polygons.polygon import Polygon
+from spatialstream.model.polygons.table import polygon_contains
+from spatialstream.model.regions import Region, shape_of
 from spatialstream.model.space import Space
 
-__all__ = ["Ask", "bisect", "farthest", "holds", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
+__all__ = ["Ask", "bisect", "farthest", "is_reached", "lookup", "nearest_bound", "ranges", "search"]
 
 _CAPACITY = 512
 _SPLIT = 8
@@ -39,6 +41,7 @@ _TESTED = 128
 """Nodes of the cover of a circle or polygon with fewer objects are not tested against it, only against its box."""
 
 _DEGREE = np.pi / 180.0
+_NO_POLYGON = np.empty(0)
 
 
 class Ask(NamedTuple):
@@ -61,18 +64,11 @@ class Ask(NamedTuple):
     @classmethod
     def of(cls, space: Space, region: Region | None, keywords: Sequence[str], t_after: int, t_last: int) -> Ask:
         """Build from a region (None: anywhere), keywords and the time range (t_after, t_last]."""
-        regions = Regions.of([region])
-        boxes = region_parts(space, regions)[0]
-        return cls(
-            space.geographic,
-            int(regions.kind[0]),
-            regions.shape[0],
-            boxes,
-            *pack(keywords),
-            regions.polygons.packed,
-            t_after,
-            t_last,
-        )
+        kind, numbers = shape_of(region)
+        shape = np.array([numbers], np.float64)
+        boxes = shape_parts(space, np.array([kind], np.uint8), shape)[0]
+        polygon = PolygonColumn.of([region]).packed if isinstance(region, Polygon) else _NO_POLYGON
+        return cls(space.geographic, kind, shape[0], boxes, *pack(keywords), polygon, t_after, t_last)
 
 
 @kernel
@@ -154,15 +150,6 @@ def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[A
 
 
 @kernel
-def holds(ask: Ask, polygon: PolygonTable, x: float, y: float) -> bool:
-    """Whether the region contains the point; ``polygon`` is the :func:`~.packing.table_of` that of the predicate."""
-    shape = ask.shape
-    if not contains(ask.geographic, ask.kind, shape[0], shape[1], shape[2], shape[3], x, y):
-        return False
-    return ask.kind != POLYGON or polygon_contains(polygon, ask.geographic, 0, x, y)
-
-
-@kernel
 def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """Position ranges that contain every object of the region, ascending and disjoint.
 
@@ -178,7 +165,9 @@ def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.ND
     end = np.empty(_CAPACITY, np.int64)
     inside = np.empty(_CAPACITY, np.bool_)
     m = 0
-    kind, shape, polygon = ask.kind, ask.shape, table_of(ask.polygon)
+    kind, shape = ask.kind, ask.shape
+    if kind == POLYGON:
+        polygon = table_of(ask.polygon)
     outer, inner = np.empty((len(ask.boxes), 4), np.int64), np.empty((len(ask.boxes), 4), np.int64)
     meeting = _cells(s.grid, ask.boxes, outer, inner)
     limit = _limit(outer, meeting)
@@ -278,8 +267,10 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
     known, codes, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
-    polygon = table_of(ask.polygon)
-    timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
+    a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
+    timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
+    if polygonal:
+        polygon = table_of(ask.polygon)
     cursor, last = 0, len(s.x)
     if rarest >= 0:
         cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
@@ -298,8 +289,12 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
                 break
             cursor += 1
             checked += 1
-            if not inside[r] and not holds(ask, polygon, s.x[position], s.y[position]):
-                continue
+            if not inside[r]:
+                x, y = s.x[position], s.y[position]
+                if not contains(ask.geographic, ask.kind, a, b, c, d, x, y):
+                    continue
+                if polygonal and not polygon_contains(polygon, ask.geographic, 0, x, y):
+                    continue
             if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                 continue
             if len(codes) > 1 and not has_all(s, position, codes):

@@ -39,15 +39,16 @@ def packed_polygons(polygons: Sequence[Polygon]) -> Floats:
 @kernel
 def table_of(packed: Floats) -> PolygonTable:
     """The table of :func:`packed_polygons`, as views; of an empty array a table of none, which must not be asked."""
-    size = np.zeros(_COLUMNS, np.int64)
+    if len(packed) == 0:
+        codes = packed.view(np.int32)
+        none = packed.reshape(0, 4)
+        return PolygonTable(packed, packed, codes, codes, none, packed, codes, packed.view(np.int64), codes)
+    size = packed[:_COLUMNS].view(np.int64)
     start = np.zeros(_COLUMNS + 1, np.int64)
-    if len(packed) > 0:
-        head = packed.view(np.int64)
-        start[0] = _COLUMNS
-        for i in range(_COLUMNS):
-            size[i] = head[i]
-            narrow = i in (2, 3, 6, 8)  # ring, part, first_band and edges are int32
-            start[i + 1] = start[i] + ((size[i] + 1) // 2 if narrow else size[i])
+    start[0] = _COLUMNS
+    for i in range(_COLUMNS):
+        narrow = i in (2, 3, 6, 8)  # ring, part, first_band and edges are int32
+        start[i + 1] = start[i] + ((size[i] + 1) // 2 if narrow else size[i])
     return PolygonTable(
         packed[start[0] : start[1]],
         packed[start[1] : start[2]],

@@ -178,7 +178,7 @@ class _Reader:
         if op in ("=", "<>"):
             return self._test(name, kind, "in", [value], negated != (op == "<>"))
         if kind is PropertyType.BOOLEAN:
-            raise _fault(f"{op} cannot be asked of {name}, which is a boolean; give = or <>")
+            raise _fault(f"{op} does not apply to {name}, which is a boolean; give = or <>")
         return self._test(name, kind, op, [value], negated)
 
     def _listed(self, form: object, literals: object, negated: bool) -> Condition:
@@ -197,7 +197,7 @@ class _Reader:
         name = self._property("like", form)
         kind = self._properties.check(name, FIELD) or PropertyType.KEYWORD
         if kind is not PropertyType.KEYWORD:
-            raise _fault(f"like cannot be asked of {name}, which is a {kind}; it is for keywords")
+            raise _fault(f"like does not apply to {name}, which is a {kind}; it is for keywords")
         if not isinstance(pattern, str):
             raise _fault("like needs a pattern, a string")
         prefix, whole = _prefix_of(str(parse_value(name, kind, pattern)))

@@ -10,13 +10,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
+import numpy as np
+
+from spatialstream.model.arrays import Ints
 from spatialstream.model.errors import RecordError
 from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.ranking.scores import LONGEST_HALF_LIFE
 from spatialstream.model.space import Space, check_number
-from spatialstream.model.terms import TermRule, extract_terms
+from spatialstream.model.terms import TermRule, occurrences, term_sequence
 from spatialstream.model.times import parse_duration, parse_time
 
 __all__ = ["EXPANSIONS", "FIELDS", "MOST_EXPANSIONS", "MOST_WORDS", "SPACE", "WEIGHTINGS", "Ranking", "parse_ranking"]
@@ -56,8 +60,9 @@ class Ranking:
         between: first and last ms of the interval; None for a query with a half-life.
         shares: weights of space, time and text; with a half-life that of space alone counts.
         static: whether all words of an object weigh alike.
-        weights: of the words, each (:mod:`spatialstream.model.ranking.weights`), where they are known: a continuous
-            query gets them when a slot registers it, for its whole life.
+        weights: of the words, each as :meth:`weighed`, where they are known: a continuous query gets them when a slot
+            registers it, for its whole life.
+        counts: how often each word is given, if the stream counts that and one is given more than once.
     """
 
     words: tuple[str, ...]
@@ -68,36 +73,57 @@ class Ranking:
     shares: tuple[float, float, float] = (SPACE, 0.0, 1.0 - SPACE)
     static: bool = False
     weights: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
 
     @property
     def reach(self) -> float:
         """The largest radius of the search disk."""
         return self.expansions * self.radius
 
+    @property
+    def asked(self) -> list[str]:
+        """The words, each as often as it is given, if that matters."""
+        return [word for word, count in zip(self.words, self.counts or repeat(1), strict=False) for _ in range(count)]
+
     def multiple(self, kth: float) -> int:
         """I: the least multiple of the radius up to which the disk has to grow to have an object at this distance."""
         return next((i for i in range(1, self.expansions) if kth <= i * self.radius), self.expansions)
+
+    def check_interval(self, t: int) -> None:
+        """Check that the query's time is not before the end of its interval.
+
+        Raises:
+            RecordError: it is.
+        """
+        if self.between is not None and self.between[1] > t:
+            raise RecordError("between", f"{self.between[1]} is after the query's t; give at most {t}")
+
+    def weighed(self, weights: Ints) -> Ints:
+        """The weights of the words (:mod:`spatialstream.model.ranking.weights`), each times its occurrences."""
+        return weights * np.array(self.counts, np.int64) if self.counts else weights
 
     @property
     def text(self) -> str:
         """The form in a batch, for :meth:`of_text`. Equal rankings have equal texts."""
         between = None if self.between is None else list(self.between)
         values = [self.words, self.radius, self.expansions, self.half_life, between, self.shares, self.static]
-        values += [self.weights] if self.weights else []
+        if self.weights or self.counts:
+            values += [self.weights, self.counts] if self.counts else [self.weights]
         return json.dumps(values, ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> Ranking:
         """From :attr:`text`."""
-        words, radius, expansions, half_life, between, shares, static, *weights = json.loads(text)
+        words, radius, expansions, half_life, between, shares, static, *known = json.loads(text)
         space, time, words_share = shares
         given = None if between is None else (between[0], between[1])
-        known = tuple(weights[0]) if weights else ()
-        return cls(tuple(words), radius, expansions, half_life, given, (space, time, words_share), static, known)
+        weights, counts = (tuple(known[i]) if len(known) > i else () for i in (0, 1))
+        shares = (space, time, words_share)
+        return cls(tuple(words), radius, expansions, half_life, given, shares, static, weights, counts)
 
     def to_record(self) -> dict[str, Any]:
         """The JSON form that :func:`parse_ranking` reads, with all fields; a type takes some of them."""
-        record: dict[str, Any] = {"words": [*self.words], "radius": self.radius, "expansions": self.expansions}
+        record: dict[str, Any] = {"words": self.asked, "radius": self.radius, "expansions": self.expansions}
         if self.between is None:
             record |= {"halfLife": self.half_life, "weights": {"space": self.shares[0]}}
         else:
@@ -106,13 +132,13 @@ class Ranking:
 
 
 def parse_ranking(
-    record: Mapping[str, Any], t: int, space: Space, rule: TermRule, *, continuous: bool = False
+    record: Mapping[str, Any], t: int | None, space: Space, rule: TermRule, *, continuous: bool = False
 ) -> Ranking:
     """Parse and validate the fields of a ranking in a query's record.
 
     Args:
         record: has ``words`` and ``radius``, and no field that the type does not take.
-        t: of the query, ms.
+        t: of the query, ms; None: it is not known yet, and :meth:`Ranking.check_interval` is left.
         space: of the stream.
         rule: term extraction.
         continuous: whether it is that of a continuous query: its disk does not grow, and its weights are static.
@@ -128,26 +154,34 @@ def parse_ranking(
     weighting = record.get("weighting", WEIGHTINGS[0])
     if weighting is not None and weighting not in WEIGHTINGS:
         raise RecordError("weighting", f"{weighting!r} is not one of {', '.join(WEIGHTINGS)}")
-    return Ranking(
-        _words(record["words"], rule),
+    words, counts = _words(record["words"], rule)
+    ranking = Ranking(
+        words,
         _radius(record["radius"], expansions, space),
         expansions,
         None if half_life is None else _half_life(half_life),
-        None if between is None else _between(between, t),
+        None if between is None else _between(between),
         _shares(record.get("weights"), _SHARES if half_life is None else _SHARES[:1]),
         continuous or weighting == "static",
+        counts=counts,
     )
+    if t is not None:
+        ranking.check_interval(t)
+    return ranking
 
 
-def _words(value: object, rule: TermRule) -> tuple[str, ...]:
+def _words(value: object, rule: TermRule) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The words, and how often each is given if that matters."""
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise RecordError("words", f"{value!r} is not a list of strings")
-    found = sorted({term for word in value for term in extract_terms(word, rule)})
+    given = occurrences(term for word in value for term in term_sequence(word, rule))
+    found = sorted(given)
     if not found:
         raise RecordError("words", "has no term: no word character is left after term extraction")
     if len(found) > MOST_WORDS:
         raise RecordError("words", f"has {len(found)} words; give 1 to {MOST_WORDS}")
-    return tuple(found)
+    counts = tuple(given[word] for word in found) if rule.counts else ()
+    return tuple(found), counts if any(count > 1 for count in counts) else ()
 
 
 def _radius(value: object, expansions: int, space: Space) -> float:
@@ -182,14 +216,12 @@ def _half_life(value: object) -> int:
     return half_life
 
 
-def _between(value: object, t: int) -> tuple[int, int]:
+def _between(value: object) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise RecordError("between", "must be a list of 2 times, [first, last]")
     first, last = parse_time(value[0], "between"), parse_time(value[1], "between")
     if first >= last:
         raise RecordError("between", f"{value[0]!r} is not before {value[1]!r}; give the earlier time first")
-    if last > t:
-        raise RecordError("between", f"{value[1]!r} is after the query's t; give at most {t}")
     return first, last
 
 

@@ -101,18 +101,18 @@ class SnapshotBest(SnapshotStage):
         limits: RowLimits | None,
     ) -> RowsOf:
         """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
-        found = one_table(parts)
-        owners, t, k = numbers(found, "number"), numbers(asked, "t"), numbers(asked, "k")
+        partials = one_table(parts)
+        owners, t, k = numbers(partials, "number"), numbers(asked, "t"), numbers(asked, "k")
         order = np.argsort(owners, kind="stable")
         bounds = [np.searchsorted(owners[order], numbers(asked, "number"), side) for side in ("left", "right")]
-        made = list[_Answer]()
+        answers = list[_Answer]()
         for i, (first, end) in enumerate(zip(*bounds, strict=True)):
-            part = found.take(pa.array(order[first:end]))
+            part = partials.take(pa.array(order[first:end]))
             columns = {name: part.column(name) for name in part.schema.names if name != "number"}
-            made.append(_answer([columns], int(k[i]), int(t[i]), space))
-        offsets = np.cumsum([0, *(len(each.items) for each in made)]).astype(np.int32)
-        items = pa.array([item for each in made for item in each.items], pa.string())
-        notes = pa.array([f", {each.note}" for each in made], pa.string())
+            answers.append(_answer([columns], int(k[i]), int(t[i]), space))
+        offsets = np.cumsum([0, *(len(each.items) for each in answers)]).astype(np.int32)
+        items = pa.array([item for each in answers for item in each.items], pa.string())
+        notes = pa.array([f", {each.note}" for each in answers], pa.string())
         return row_lines(self.type, asked.column("id"), t, "objects", offsets, items, after, limits, notes)
 
     def answer(self, query: Query, parts: Sequence[Mapping[str, Any]], space: Space) -> str:

@@ -56,4 +56,4 @@ def _weighed(by: Ranking, t: int, corpora: Corpora | None) -> str:
         return by.text
     if corpora is None:
         raise StateError("no corpus table has been written, by which a continuous query could rank")
-    return replace(by, weights=tuple(corpora.of(t).weights_of(by.words).tolist())).text
+    return replace(by, weights=tuple(by.weighed(corpora.of(t).weights_of(by.words)).tolist())).text

@@ -134,7 +134,7 @@ class ContinuousNearest(ContinuousStage):
             sizes = sizes + pc.binary_length(stored).to_numpy()[arrivals.position]
         for first, last in cut(sizes):
             rows = arrivals.position[first:last]
-            kept = {} if stored is None else {"stored": stored.take(pa.array(rows))}
+            fields = {} if stored is None else {"stored": stored.take(pa.array(rows))}
             yield columns(
                 number=arrivals.number[first:last],
                 id=objects.ids.take(pa.array(rows)),
@@ -142,7 +142,7 @@ class ContinuousNearest(ContinuousStage):
                 x=objects.x[rows],
                 y=objects.y[rows],
                 **{name: getattr(arrivals, name)[first:last] for name in self.values},
-                **kept,
+                **fields,
             )
 
     def _changes(self, arrivals: Iterable[pa.Table], nearest: NearestMerger, watermark: int) -> Iterator[Changes]:

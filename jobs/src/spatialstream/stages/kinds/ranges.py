@@ -148,13 +148,13 @@ def _chosen_lines(
 ) -> pa.StringArray | pa.LargeStringArray:
     """The lines of matches of which some show not all fields: each object is written once for each choice."""
     pairs, which = np.unique(np.stack([choice, matches.object]), axis=1, return_inverse=True)
-    some = objects.take(pairs[1].astype(np.int64))
-    stored: pa.LargeStringArray = some.stored.kept(True).column
+    matched = objects.take(pairs[1].astype(np.int64))
+    stored: pa.LargeStringArray = matched.stored.kept(True).column
     for number in np.unique(pairs[0][pairs[0] >= 0]).tolist():
         here = pa.array(pairs[0] == number)
         stored = pc.replace_with_mask(stored, here, chosen(stored.filter(here), choices[number]))
-    texts = object_texts(space, some.ids, some.t, some.x, some.y, stored=stored)
-    return match_lines(index.ids_of(matches), some.t, texts, which.reshape(-1).astype(np.int32))
+    texts = object_texts(space, matched.ids, matched.t, matched.x, matched.y, stored=stored)
+    return match_lines(index.ids_of(matches), matched.t, texts, which.reshape(-1).astype(np.int32))
 
 
 def _of_parts(matches: Matches, parts: int) -> Iterator[Matches]:

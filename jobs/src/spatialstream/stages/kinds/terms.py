@@ -40,7 +40,7 @@ from spatialstream.stages.rows import row_lines, term_texts
 __all__ = ["ContinuousTerms", "SnapshotTerms"]
 
 _FEW = 200
-"""Up to so many terms of one row are counted one by one: starting a kernel costs as much."""
+"""Up to this many terms of one row are counted one by one: starting a kernel costs as much."""
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -137,12 +137,12 @@ def _short_terms(parts: Sequence[Mapping[str, Any]], k: int) -> list[str]:
         for part in parts:
             for term, count in zip(part["term"].to_pylist(), part["count"].tolist(), strict=True):
                 counts[term] += count
-        found = list(counts.items())
+        counted = list(counts.items())
     else:
         terms, totals = largest(*added_up([(part["term"], part["count"]) for part in parts]), k)
-        found = list(zip(terms.to_pylist(), totals.tolist(), strict=True))
-    found.sort(key=lambda each: (-each[1], each[0]))
-    return [f'{{"term": {_quoted(term)}, "count": {count}}}' for term, count in found[:k]]
+        counted = list(zip(terms.to_pylist(), totals.tolist(), strict=True))
+    counted.sort(key=lambda each: (-each[1], each[0]))
+    return [f'{{"term": {_quoted(term)}, "count": {count}}}' for term, count in counted[:k]]
 
 
 def _packed(partials: StepPartials) -> pa.RecordBatch:

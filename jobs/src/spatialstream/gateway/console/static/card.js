@@ -144,7 +144,7 @@ export class QueryCard {
     this.#wait("Registering …");
     try {
       const said = await call("POST", streamPath(this.app.stream, "queries"), this.query);
-      if (said.taken_in) this.#registered({ ...this.query, t: said.as_of.clock });
+      if (said.processed) this.#registered({ ...this.query, t: said.as_of.clock });
       else this.#set("sent", "sent; the stream has not processed it yet");
       return said.position;
     } catch (problem) {

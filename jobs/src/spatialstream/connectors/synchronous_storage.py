@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from spatialstream.connectors.contracts import File, Puts
 
-__all__ = ["NearStorage"]
+__all__ = ["SynchronousStorage"]
 
 
-class NearStorage(ABC):
+class SynchronousStorage(ABC):
     """A :class:`~spatialstream.connectors.contracts.Storage` in which every put is complete when it returns."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What a job does until it is the one to do it: the lease is pending beside what takes long, and before all else."""
+"""Startup of a job: it waits for the lease while slow things start, and writes nothing before it holds it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_goes_on_where_nobody_can_tell(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_stream_that_is_removed_meanwhile_is_not_gone_on_with(tmp_path: Path, anew: bool) -> None:
+def test_a_stream_that_is_removed_meanwhile_is_not_continued(tmp_path: Path, anew: bool) -> None:
     given = begun(tmp_path / "state", called(lambda: None))
     shutil.rmtree(tmp_path / "state")
     if anew:

@@ -1,4 +1,4 @@
-"""What a live stream knows of itself, so that commands that send to it need not be told again.
+"""Settings of a live stream as its worker has stored them, so that commands that send to it need no such options.
 
 The worker keeps the stream's space, rule of terms, properties and fields in ZooKeeper
 (:class:`~spatialstream.actors.query_endpoint.QueryEndpoint`). A command reads them there; an option that says otherwise
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "add_store", "complete", "settings"]
 
 _OPTIONS = (
-    *("space", "stop_words", "min_term_length", "query_words", "polygon_vertices", "ranking", "properties", "fields"),
+    *("space", "stop_words", "min_term_length", "query_words", "polygon_vertices", "ranking", "term_counts"),
+    *("properties", "fields"),
 )
 PATIENCE = 20.0
 """Seconds to wait for the first start of a stream's worker, if ZooKeeper's address is given."""
@@ -57,22 +58,22 @@ def complete(options: argparse.Namespace) -> bool:
         Unavailable: ZooKeeper, whose address is given, does not answer, and none of the options is.
         StateError: what it keeps is damaged, likewise.
     """
-    given = [name for name in _OPTIONS if getattr(options, name, None) is not None]
-    found: QueryEndpoint | None = None
+    given_options = [name for name in _OPTIONS if getattr(options, name, None) is not None]
+    endpoint: QueryEndpoint | None = None
     try:
-        found = _endpoint(options, PATIENCE)
+        endpoint = _endpoint(options, PATIENCE)
     except _UNKNOWN as error:
-        if _is_given(options) and (not given or isinstance(error, SettingError)):
+        if _is_given(options) and (not given_options or isinstance(error, SettingError)):
             raise
         live.say(options, f"{error}; without the stream's own settings those of the options apply")
     shared.set_term_defaults(options)
     space = options.space or WGS84
-    if found is not None:
+    if endpoint is not None:
         asked = _told(space, shared.term_rule(options))
-        _refuse(options.stream, given, asked, _told(Space.parse(found.space), found.rule))
-        space, options.rule = Space.parse(found.space), found.rule
+        _refuse(options.stream, given_options, asked, _told(Space.parse(endpoint.space), endpoint.rule))
+        space, options.rule = Space.parse(endpoint.space), endpoint.rule
     options.space = space
-    return found is not None
+    return endpoint is not None
 
 
 def settings(options: argparse.Namespace) -> tuple[Space, TermRule]:
@@ -82,15 +83,15 @@ def settings(options: argparse.Namespace) -> tuple[Space, TermRule]:
         SettingError: ``--space`` contradicts the stream.
     """
     try:
-        found = _endpoint(options, 0.0)
+        endpoint = _endpoint(options, 0.0)
     except _UNKNOWN:
-        found = None
-    if found is None:
+        endpoint = None
+    if endpoint is None:
         return options.space or WGS84, ANY_WORDS
-    space = Space.parse(found.space)
+    space = Space.parse(endpoint.space)
     if options.space is not None:
         _refuse(options.stream, ["space"], {"space": [str(options.space)]}, {"space": [str(space)]})
-    return space, found.rule
+    return space, endpoint.rule
 
 
 def _is_given(options: argparse.Namespace) -> bool:
@@ -133,6 +134,7 @@ def _told(space: Space, rule: TermRule) -> Mapping[str, list[str]]:
         "query_words": [str(rule.query_words)],
         "polygon_vertices": [str(rule.polygon_vertices)],
         "ranking": ["counted words" if rule.ranking else "no counted words"],
+        "term_counts": ["counted occurrences" if rule.counts else "no counted occurrences"],
         "properties": sorted(rule.properties.declarations),
         "fields": sorted(rule.fields or ()),
     }

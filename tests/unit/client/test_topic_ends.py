@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spatialstream.client import before
+from spatialstream.client import topic_ends
 from spatialstream.connectors.kafka import Topics
 from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.space import WGS84
@@ -51,13 +51,13 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(before, "offsets", lambda log: log)
-    monkeypatch.setattr(before, "read", lambda log, *place: log.read(*place))
+    monkeypatch.setattr(topic_ends, "offsets", lambda log: log)
+    monkeypatch.setattr(topic_ends, "read", lambda log, *place: log.read(*place))
 
 
 def reached(*announced: Any) -> int | None:
     log: Any = Log([(None, json.dumps(each).encode()) for each in announced])
-    return before.reached(log, "s")
+    return topic_ends.reached(log, "s")
 
 
 def test_a_stream_has_come_to_the_end_of_its_newest_epoch() -> None:
@@ -66,19 +66,19 @@ def test_a_stream_has_come_to_the_end_of_its_newest_epoch() -> None:
     assert reached(_ANNOUNCED | {"watermark": NEVER}) is None
     assert reached() is None
     nothing: Any = Log()
-    assert before.reached(nothing, "s") is None
+    assert topic_ends.reached(nothing, "s") is None
 
 
 def test_the_objects_that_have_come_last_are_found_among_marks_and_rubbish() -> None:
     lines = [json.dumps({"id": str(i), "t": i, "lon": i, "lat": 0, "text": ""}).encode() for i in range(30)]
     log: Any = Log([*[(None, line) for line in lines], (CLOCK, watermark(5))], [(None, b"rubbish\n" + lines[0])])
-    found = before.latest_objects(log, "s", WGS84)
+    found = topic_ends.latest_objects(log, "s", WGS84)
     assert found.ids.to_pylist() == [*(str(i) for i in range(11, 30)), "0"]
 
 
 def test_no_objects_are_not_exchanged() -> None:
     some = ObjectBatch.of([parse_object({"id": "a", "t": 0, "lon": 1, "lat": 2, "text": ""}, WGS84)])
     none = ObjectBatch.of([])
-    assert not before.look_exchanged(none, some)
-    assert not before.look_exchanged(some, none)
-    assert not before.look_exchanged(some, some)
+    assert not topic_ends.look_exchanged(none, some)
+    assert not topic_ends.look_exchanged(some, none)
+    assert not topic_ends.look_exchanged(some, some)

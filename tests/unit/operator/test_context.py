@@ -21,7 +21,7 @@ values = st.recursive(
 parts = st.dictionaries(st.sampled_from(["router", "workers", "lag"]), values, max_size=3)
 
 
-def look_at(world):
+def context_of(world):
     body = world.body()
     environment = world.environment
     status = copy.deepcopy(body.get("status") or {})
@@ -30,9 +30,9 @@ def look_at(world):
 
 
 def remember(world, said):
-    look = look_at(world)
-    asyncio.run(look.remember(**said))
-    return look
+    context = context_of(world)
+    asyncio.run(context.remember(**said))
+    return context
 
 
 @given(st.lists(parts, max_size=4))
@@ -41,10 +41,10 @@ def test_what_is_remembered_is_what_the_server_has(steps):
     world.stream()
     expected = {}
     for said in steps:
-        look = remember(world, said)
+        context = remember(world, said)
         expected = merge(expected, said)
         assert world.body().get("status", {}) == expected
-        assert look.status == expected
+        assert context.status == expected
 
 
 @given(parts, parts)
@@ -55,8 +55,8 @@ def test_only_changes_are_written(before, after):
     remember(world, after)
     written = len(world.cluster.calls)
 
-    look = remember(world, after)
-    asyncio.run(look.remember(**after))
+    context = remember(world, after)
+    asyncio.run(context.remember(**after))
 
     assert len(world.cluster.calls) == written
 
@@ -79,11 +79,11 @@ def test_what_is_remembered_does_not_change_with_what_it_was_made_from():
     world = World()
     world.stream()
     tried = ["PM"]
-    look = remember(world, {"rebalance": {"tried": tried}})
+    context = remember(world, {"rebalance": {"tried": tried}})
     tried.append("FM")
 
-    assert look.part("rebalance") == {"tried": ["PM"]}
-    assert look.part("nothing") == {}
+    assert context.part("rebalance") == {"tried": ["PM"]}
+    assert context.part("nothing") == {}
 
 
 def test_an_event_says_what_about_what():

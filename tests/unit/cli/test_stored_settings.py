@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spatialstream.actors.query_endpoint import QueryEndpoint
-from spatialstream.cli import known, live, main
+from spatialstream.cli import live, main, stored_settings
 from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84, Space
@@ -32,7 +32,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """A routing store in which no worker has said anything yet."""
     made = MemoryStore()
     monkeypatch.setattr(live, "store", lambda options, timeout=None: made)
-    monkeypatch.setattr(known, "PATIENCE", 0.0)
+    monkeypatch.setattr(stored_settings, "PATIENCE", 0.0)
     return made
 
 
@@ -107,6 +107,16 @@ def test_ranking_of_a_stream_that_counts_no_words_is_refused(
     objects = written(tmp_path / "o.jsonl", OBJECT)
     assert main(["load", "--stream", "s", "--objects", objects, "--ranking"]) == 2
     assert "ranking: counted words is given, and the stream s has no counted words" in capsys.readouterr().err
+
+
+def test_occurrences_of_a_stream_that_does_not_count_them_are_refused(
+    store: MemoryStore, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(store)
+    objects = written(tmp_path / "o.jsonl", OBJECT)
+    assert main(["load", "--stream", "s", "--objects", objects, "--term-counts", "--ranking"]) == 2
+    told = "term-counts: counted occurrences is given, and the stream s has no counted occurrences"
+    assert told in capsys.readouterr().err
 
 
 def test_without_the_streams_own_settings_those_of_the_options_apply(

@@ -27,7 +27,7 @@ from spatialstream.records.foreign import ObjectReader, check_records, records_o
 from spatialstream.records.formats import is_collection
 from spatialstream.records.layout import InputLayout, parse_layout
 
-__all__ = ["CSV", "FORMS", "PARAMETERS", "LaidOut", "laid_out"]
+__all__ = ["CSV", "FORMS", "PARAMETERS", "BodyLayout", "body_layout"]
 
 CSV = "text/csv"
 FORMS = {CSV: "text", GEOJSON: "document"}
@@ -40,7 +40,7 @@ _BLOCK = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class BodyLayout:
     """How a body is laid out.
 
     Attributes:
@@ -81,7 +81,7 @@ class LaidOut:
         return {"pointer": "#" if within is None else f"{within}{number - 1}"}
 
 
-def laid_out(request: Request, form: str) -> LaidOut | None:
+def body_layout(request: Request, form: str) -> BodyLayout | None:
     """How the body of a request is laid out; None: as JSON Lines.
 
     Args:
@@ -91,19 +91,21 @@ def laid_out(request: Request, form: str) -> LaidOut | None:
     Raises:
         Problem: a parameter is invalid, or of another media type.
     """
-    given = {name: request.query_params[name] for name in PARAMETERS if name in request.query_params}
-    of_text = [name for name in ("separator", "header", "quotes") if name in given and form == GEOJSON]
-    if other := [*of_text, *(given if form not in FORMS else ())]:
+    parameters = {name: request.query_params[name] for name in PARAMETERS if name in request.query_params}
+    of_text = [name for name in ("separator", "header", "quotes") if name in parameters and form == GEOJSON]
+    if other := [*of_text, *(parameters if form not in FORMS else ())]:
         told = f"is a parameter of {CSV if of_text else ' and '.join(FORMS)}, and the body is {form}"
         raise Problem("invalid", f"{other[0]}: {told}", [{"parameter": other[0], "detail": told}])
     if form not in FORMS:
         return None
     try:
-        columns = parse_columns(given.get("columns", ""))
-        layout = parse_layout({name: given[name] for name in _LAYOUT if name in given}, int(time.time() * 1000))
+        columns = parse_columns(parameters.get("columns", ""))
+        layout = parse_layout(
+            {name: parameters[name] for name in _LAYOUT if name in parameters}, int(time.time() * 1000)
+        )
         layout.check(columns)
     except SettingError as error:
         raise Problem("invalid", str(error), [{"parameter": error.setting, "detail": error.problem}]) from None
     except RecordError as error:
         raise Problem("invalid", str(error), [{"parameter": error.field, "detail": error.problem}]) from None
-    return LaidOut(FORMS[form], columns, layout)
+    return BodyLayout(FORMS[form], columns, layout)

@@ -16,8 +16,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.stages.kinds import terms as kinds_terms
 from spatialstream.stages.kinds.base import Columns, stack
 from spatialstream.stages.messages import columns
-from spatialstream.stages.short_rows import SHORT, short_row
-from spatialstream.stages.snapshots import rows_of
+from spatialstream.stages.snapshots import SHORT, rows_of, short_row
 
 PLANE = Space.planar(-1e150, -1e150, 1e150, 1e150)
 SNAPSHOTS = {kind.type: kind for kind in KINDS if not kind.continuous}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spatialstream.gateway.laid_out import LaidOut
+from spatialstream.gateway.body_layouts import BodyLayout
 from spatialstream.gateway.problems import Problem
 from spatialstream.model.properties.declared import Properties
 from spatialstream.model.space import WGS84
@@ -19,7 +19,7 @@ RULE = TermRule(properties=Properties.parse(["priority:number", "open:boolean", 
 def test_properties_are_sent_with_the_objects() -> None:
     body = b"id,t,lon,lat,text,prio,open,seen\n1,5,1,2,x,3.5,TRUE,2026-01-31T12:00\n2,5,1,2,x,,,\n"
     layout = InputLayout(time_zone="America/New_York")
-    ((decoded, lines),) = LaidOut("text", {"priority": "prio"}, layout).blocks(body, WGS84, RULE)
+    ((decoded, lines),) = BodyLayout("text", {"priority": "prio"}, layout).blocks(body, WGS84, RULE)
     said = {"priority": 3.5, "open": True, "seen": "2026-01-31T17:00:00+00:00"}
     first, second = (json.loads(line) for line in lines.splitlines())
     assert {name: first[name] for name in said} == said
@@ -29,6 +29,6 @@ def test_properties_are_sent_with_the_objects() -> None:
 
 def test_a_column_of_what_is_no_field_is_refused_with_those_that_are() -> None:
     with pytest.raises(Problem) as caught:
-        list(LaidOut("text", {"prority": "prio"}, InputLayout()).blocks(b"", WGS84, RULE))
+        list(BodyLayout("text", {"prority": "prio"}, InputLayout()).blocks(b"", WGS84, RULE))
     assert caught.value.errors[0]["parameter"] == "columns"
     assert "'prority' is not a field of objects; they are id, t, lon, lat" in caught.value.errors[0]["detail"]
