@@ -24,7 +24,7 @@ import pyarrow as pa
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.planner import Plan
 from spatialstream.balance.proposal import propose
-from spatialstream.balance.query_partition import partition_queries
+from spatialstream.balance.query_partition import dealt_evenly, partition_queries
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.balance.subscriptions import ObjectSample, Subscriptions
@@ -104,7 +104,6 @@ class Simulation:
         checkpoints: probability that a turn ends with a checkpoint.
         beside: whether turns continue while a checkpoint is being written.
         index: kind of the global index; ``auto``: each version's is a random one.
-        placed: whether each CKQ is on one slot, by a random partition of each version.
     """
 
     def __init__(
@@ -123,9 +122,7 @@ class Simulation:
         storage: Storage | None = None,
         beside: bool = True,
         index: str = DEFAULT,
-        placed: bool = False,
     ) -> None:
-        self.placed = placed
         self.index = index
         self.random, self.beside = random.Random(seed), beside
         self.storage, self.settings, self.chaos = storage or Folder(folder), settings, chaos
@@ -297,13 +294,17 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
     def version(self, number: int) -> RoutingVersion:
-        """A random version, with a partition of CKQs if they are placed."""
+        """A random version; if each CKQ is on one slot, with a random partition, or that of the version before."""
         found = self._version(number)
-        return replace(found, nearest=self._partition()) if self.placed else found
+        if not self.settings.placing or (found.nearest is not None and self.random.random() < 0.5):
+            return found
+        return replace(found, nearest=self._partition())
 
     def _partition(self) -> QueryPartition:
         objects, queries = self.sample
         space = self.work_settings.space
+        if self.random.random() < 0.3:
+            return dealt_evenly(space, self.settings.slots)
         queries = queries.take(np.flatnonzero(queries.code == CODE[QueryType.CKQ]))
         sample = ObjectSample(objects)
         balls = Regions.of([None] * len(queries))

@@ -72,16 +72,20 @@ class RoutingVersion:
         """The slot of each object, int32[n]."""
         return self.mapping[self.index.route_objects(objects)]
 
-    def deliver(self, objects: ObjectBatch, words: LeafWords | None = None) -> tuple[Ints, Codes, Codes]:
+    def deliver(
+        self, objects: ObjectBatch, words: LeafWords | None = None, nearest: tuple[Ints, Codes] | None = None
+    ) -> tuple[Ints, Codes, Codes]:
         """Where each object goes: its home, and the other slots that have a copy, each slot once.
 
         Args:
             objects: n objects.
             words: see :meth:`GlobalIndex.copies`.
+            nearest: (row, slot), at least where an object may match a CKQ, if each of these is on one slot; None: every
+                slot that has a subset of these gets every object.
 
         Returns:
             row int64[m], leaf int32[m], slot int32[m]: first the n homes in order; then the copies, ascending by row,
-            with ``~leaf`` of the first leaf of theirs in the slot.
+            with ``~leaf`` of the first leaf of theirs in the slot, or of the home if they are there for CKQs.
         """
         home = self.index.route_objects(objects)
         row, slot = np.arange(len(home)), self.mapping[home]
@@ -89,11 +93,10 @@ class RoutingVersion:
             return row, home, slot
         copied, leaf = self.index.copies(objects, words)
         target = self.mapping[leaf]
-        if self.nearest is not None:  # whose filter is none yet: every slot with a subset has every object
-            slots = np.unique(self.nearest.slot)
-            copied = np.concatenate([copied, np.repeat(row, len(slots))])
-            leaf = np.concatenate([leaf, np.repeat(home, len(slots))])
-            target = np.concatenate([target, np.tile(slots, len(home))])
+        if self.nearest is not None:
+            each, to = self._to_all(len(home)) if nearest is None else nearest
+            copied, leaf = np.concatenate([copied, each]), np.concatenate([leaf, home[each]])
+            target = np.concatenate([target, to])
         other = target != slot[copied]
         copied, leaf, target = copied[other].astype(np.int64), leaf[other], target[other]
         _, first = np.unique(copied * self.slots + target, return_index=True)
@@ -101,6 +104,12 @@ class RoutingVersion:
         parts = (row, copied), (home, ~leaf), (slot, target)
         rows, leaves, slots = (np.concatenate(pair) for pair in parts)
         return rows, leaves, slots
+
+    def _to_all(self, n: int) -> tuple[Ints, Codes]:
+        """(row, slot) of n objects and all slots that have a subset of the CKQs."""
+        assert self.nearest is not None
+        slots = np.unique(self.nearest.slot)
+        return np.repeat(np.arange(n), len(slots)), np.tile(slots, n)
 
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by row, each slot once per row."""

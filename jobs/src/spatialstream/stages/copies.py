@@ -1,14 +1,17 @@
 """Copies of objects in a slot: what the slot stores, and which matches it reports.
 
 An index that replicates (:mod:`spatialstream.index.base`) sends an object to the slot of its home and, for CRQs alone,
-to the slots of other leaves. A slot receives it once, even if several of these leaves are its own. In a block of
-objects the column ``leaf`` has the home, or ``~leaf`` of another leaf of the slot's in a row that is a copy; the
-schema's metadata has the version under which they were routed, because which slot reports a match depends on it and a
-round may mix epochs of two versions. Blocks of other indexes have neither, and cost nothing.
+to the slots of other leaves. A version that puts each CKQ on one slot (:mod:`~spatialstream.index.query_partition`)
+sends it, for CKQs alone, to other slots that have some. A slot receives it once, even if several of these leaves are
+its own. In a block of objects the column ``leaf`` has the home, or ``~leaf`` of another leaf of the slot's (of the home
+if there is none) in a row that is a copy; the schema's metadata has the version under which they were routed, because
+which slot reports a match depends on it and a round may mix epochs of two versions. Blocks of other versions have
+neither, and cost nothing.
 
-- The slot of the home stores an object. It alone serves snapshot queries, CKQs, CTQs and CBQs with it.
-- All slots that have an object match it with their CRQs. Of a match that several find, the slot of its
-  :meth:`~spatialstream.index.base.GlobalIndex.reporter` keeps it, and the others drop it.
+- The slot of the home stores an object. It alone serves snapshot queries, CTQs and CBQs with it, and CKQs unless each
+  is on one slot: then the slot that has a CKQ under the object's version reports the object for it.
+- If an index replicates, all slots that have an object match it with their CRQs. Of a match that several find, the slot
+  of its :meth:`~spatialstream.index.base.GlobalIndex.reporter` keeps it, and the others drop it.
 
 While the version changes, a query is in the slots of both versions, so also where an object comes for another reason.
 That does no harm: the reporter under the object's version has the query too.
@@ -103,8 +106,13 @@ class Delivery:
         return Delivery(self.slot, self.home[first:last], self.under[first:last], self.versions)
 
     @property
-    def places_nearest(self) -> bool:
-        """Whether a version puts each CKQ on one slot, which matches copies with it too."""
+    def for_ranges(self) -> bool:
+        """Whether there may be copies for CRQs."""
+        return any(version.index.replicates for version in self.versions.values())
+
+    @property
+    def for_nearest(self) -> bool:
+        """Whether there may be copies for CKQs, of which each is on one slot."""
         return any(version.nearest is not None for version in self.versions.values())
 
     def nearest_reported(self, position: Codes, at: Floats, key: Words) -> npt.NDArray[np.bool_]:

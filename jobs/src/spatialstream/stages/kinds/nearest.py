@@ -120,7 +120,7 @@ class ContinuousNearest(ContinuousStage):
     @staticmethod
     def _reported(index: HeapIndex, arrivals: Candidates, delivery: Delivery | None) -> Candidates:
         """Those that this slot reports, if each CKQ is on one slot."""
-        if delivery is None or not delivery.places_nearest or not isinstance(index, ContinuousNearestIndex):
+        if delivery is None or not delivery.for_nearest or not isinstance(index, ContinuousNearestIndex):
             return arrivals
         at, t, k = index.placed(arrivals.number)
         mine = delivery.nearest_reported(arrivals.position, at, keys_at(at, t, k))
