@@ -14,9 +14,9 @@ now. In terms of the control records of epochs:
 4. *abort N* cancels 1 and 2: what was registered stays, unused, until the next change of version; no object of its
    region comes to the slot.
 
-Queries that are everywhere (CKQs, until they settle: :mod:`~spatialstream.stages.settling`) are on all slots anyway.
-Every step may be repeated: files are named after version
-and slots, and a query that is known is not registered again.
+Queries that are everywhere (CKQs, until they settle: :mod:`~spatialstream.stages.settling`) are on all slots anyway. If
+a version has a partition of the CKQs, each is on one slot and moves likewise, without its list, which MERGE has.
+Every step may be repeated: files are named after version and slots, and a query that is known is not registered again.
 
 Cost: routing the slot's queries under both versions, about 1 us each, once per change.
 """

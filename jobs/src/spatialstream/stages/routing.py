@@ -4,7 +4,8 @@ Objects go by the active version alone, so each is stored once and never moves. 
 that it concerns under the active version and, while a new version is being prepared, under that one too: so the slots
 that will be responsible have it before their first object comes. CKQs concern the whole space: they go to every slot,
 whether or not it has a leaf now, and leave those that they do not need later
-(:mod:`~spatialstream.stages.settling`). A snapshot query goes wherever objects of its time may be: to its
+(:mod:`~spatialstream.stages.settling`); or, if a version has a partition of them, to one slot under each version
+(:mod:`~spatialstream.index.query_partition`). A snapshot query goes wherever objects of its time may be: to its
 slots under every version whose range of object timestamps meets its own.
 
 Cost: that of routing under one version, times the versions consulted, which for most queries is one.
