@@ -144,6 +144,15 @@ def test_the_first_partition_is_made_of_a_history_that_is_large_enough():
     assert load.sum() < first_partition(PLANE, there, asked, 1.0, 1).cost.sum() * 1.01, "more subsets cost no more"
 
 
+def test_many_slots_need_many_queries():
+    asked, there = crowded(np.random.default_rng(7), 5_000)
+    made = first_partition(PLANE, there, asked, 1.0, 250)
+
+    assert not made.dealt.all()
+    assert set(made.slots_of(asked).tolist()) == set(range(250))
+    assert first_partition(PLANE, there, asked.take(np.arange(4_999)), 1.0, 250).dealt[0]
+
+
 def test_a_new_partition_leaves_most_of_the_queries_where_they_are():
     random = np.random.default_rng(8)
     asked, there = crowded(random)

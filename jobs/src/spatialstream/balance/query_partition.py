@@ -41,7 +41,7 @@ SLACK = 0.1
 """How far a slot's cost may be above the mean, as a part of it, so that CKQs stay."""
 
 _MOST = 4_096
-"""Sampled CKQs from which a partition is made, at most."""
+"""Sampled CKQs from which a partition is made, at most, unless there are very many slots."""
 
 _NEAREST = having(lambda kind: kind.route is Route.EVERYWHERE)
 
@@ -116,7 +116,8 @@ def _sampled(
 ) -> QueryPartition | None:
     """The partition for sampled objects and queries; None if these are too few."""
     queries = queries.take(np.flatnonzero(_NEAREST[queries.code]))
-    queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // _MOST))))
+    most = max(_MOST, 2 * GAMMA_1 * slots)
+    queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // most))))
     if not len(objects) or len(queries) < GAMMA_1 * slots:
         return None
     sample = ObjectSample(objects, weights)
