@@ -27,7 +27,8 @@ HEAD = """# The resource {kind}
 <!-- Generated from {source} by scripts/reference.py; edit that file. -->
 
 Every field of `{kind}` (`{group}/{version}`; short name `{short}`). The API server checks a spec against this
-schema and its rules, and fills in the defaults. {durations}
+schema and its rules, and fills in the defaults; the operator refuses [unknown fields](operator.md#unknown-fields).
+{durations}
 
 The smallest one:
 

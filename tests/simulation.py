@@ -14,6 +14,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,22 @@ import pyarrow as pa
 from spatialstream.balance.loads import LeafCounts
 from spatialstream.balance.planner import Plan
 from spatialstream.balance.proposal import propose
+from spatialstream.balance.query_partition import dealt_evenly, partition_queries
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
+from spatialstream.balance.subscriptions import ObjectSample, Subscriptions
 from spatialstream.connectors.contracts import Storage
 from spatialstream.connectors.delivery import Assembler, Deduplicator
 from spatialstream.connectors.folder import Folder
 from spatialstream.connectors.memory import MemoryChannel, MemoryLog, MemorySink, MemorySource, Message
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, kind_named
+from spatialstream.index.query_partition import QueryPartition, keys_of
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.errors import Conflict, Lost, NoStorage, Unavailable
+from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
+from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.stages.ingest import CLOCK, watermark
 from spatialstream.stages.learning import Learner
@@ -288,6 +294,27 @@ class Simulation:
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
     def version(self, number: int) -> RoutingVersion:
+        """A random version; if each CKQ is on one slot, with a random partition, or that of the version before."""
+        found = self._version(number)
+        if not self.settings.placing or (found.nearest is not None and self.random.random() < 0.5):
+            return found
+        return replace(found, nearest=self._partition())
+
+    def _partition(self) -> QueryPartition:
+        objects, queries = self.sample
+        space = self.work_settings.space
+        if self.random.random() < 0.3:
+            return dealt_evenly(space, self.settings.slots)
+        queries = queries.take(np.flatnonzero(queries.code == CODE[QueryType.CKQ]))
+        sample = ObjectSample(objects)
+        balls = Regions.of([None] * len(queries))
+        those = Subscriptions.of(space, queries.at, balls, queries.keywords, sample)
+        gamma = self.random.choice([1, 4, 20]), self.random.choice([0, 1_000])
+        found = partition_queries(those, keys_of(queries), sample, space, self.settings.slots, gamma)
+        slots = [self.random.randrange(self.settings.slots) for _ in found.slot]
+        return found.moved(np.array(slots, np.int32))
+
+    def _version(self, number: int) -> RoutingVersion:
         """A random version with a different index and mapping, or one by a strategy of the rebalancer."""
         objects, queries = self.sample
         learned = self.random.random() < 0.5 and self.learner.learn()

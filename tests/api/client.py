@@ -24,6 +24,7 @@ _PLURALS = {
     "endpoints": "endpoints",
     "spatialquery": "spatialqueries",
     "spatialarea": "spatialareas",
+    "validatingadmissionpolicy": "validatingadmissionpolicies",
 }
 
 

@@ -93,7 +93,6 @@ REFUSED = [
     ({"geometry": {"coordinates": []}}, "spec.geometry.coordinates"),
     ({"geometry": {"coordinates": "here"}}, "spec.geometry.coordinates"),
     ({"geometry": {"coordinates": {"0": RING}}}, "spec.geometry.coordinates"),
-    ({"geometry": {"crs": "EPSG:25833"}}, "unknown field"),
     *(
         ({"geometry": {"type": each}}, "Unsupported value")
         for each in ("Point", "LineString", "Feature", "polygon", "")
@@ -106,7 +105,6 @@ REFUSED = [
     ({"name": "a" * 201}, "spec.name: Too long"),
     ({"name": "ä" * 101}, "must have 1 to 200 bytes in UTF-8"),
     ({"name": 7}, "spec.name"),
-    ({"id": "mitte"}, "unknown field"),
 ]
 
 
@@ -280,6 +278,22 @@ def test_a_changed_geometry_is_loaded_and_one_that_is_none_says_where(api, quake
         assert told in message
         assert message.endswith(f"; revision {wished.status['revision']} is still loaded.")
     assert len(known.get("changing").polygon) == 7
+    wished.gone()
+
+
+def test_a_field_that_nobody_knows_is_refused_and_what_is_loaded_stays(api, quakes, known):
+    wished = Wished(api, "unknown", AREA)
+    wished.says("True", "Loaded")
+    for change, told in (
+        ({"geometry": {**ring(5), "crs": "EPSG:25833"}}, "spec.geometry.crs: is not a field of a SpatialArea; "),
+        ({"nam": "mitte"}, "spec.nam: is not a field of a SpatialArea; did you mean spec.name?"),
+    ):
+        api.patch(wished.path, {"spec": change})
+        message = wished.says("False", "Refused")["message"]
+        assert message.startswith(told)
+        assert message.endswith(f"; revision {wished.status['revision']} is still loaded.")
+        api.patch(wished.path, {"spec": {"nam": None, "geometry": {"crs": None}}})
+        wished.says("True", "Loaded")
     wished.gone()
 
 

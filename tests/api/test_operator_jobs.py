@@ -6,6 +6,7 @@ import pytest
 
 from tests.api.client import RefusalError, eventually
 from tests.api.prometheus import Known
+from tests.unit.operator.resource import patch_at
 
 MANAGED = {"app.kubernetes.io/managed-by": "spatialstream-operator"}
 DEPENDENTS = {
@@ -233,6 +234,23 @@ def test_a_spec_that_only_the_operator_can_refuse_is_told_once(operator, played)
     reconciliations = operator.reconciliations(stream)
     eventually(lambda: operator.reconciliations(stream) >= reconciliations + 3, "it is reconciled again")
     stream.tells("SpecRefused")
+
+
+def test_a_setting_that_nobody_knows_is_refused_and_what_runs_goes_on(operator, played):
+    stream = played()
+    router = stream.runs("router")
+    for part, name, meant in (
+        ("", "retension", "retention"),
+        ("rebalance", "retention", ""),
+        ("router.podTemplate.metadata", "label", "router.podTemplate.metadata.labels"),
+    ):
+        path = ".".join(filter(None, (part, name)))
+        stream.edit(**patch_at(path, {}))
+        said = stream.says("Degraded", "True", "SpecRefused")["message"]
+        assert said == f"spec.{path}: is not a field of a SpatialStream; did you mean spec.{meant or name}?"
+        stream.edit(**patch_at(path, None))
+        stream.says("Degraded", "False")
+    assert stream.pod("router")["metadata"]["uid"] == router
 
 
 def test_a_topic_of_another_stream_is_refused_with_that_streams_name(operator, played):

@@ -102,7 +102,7 @@ def test_one_that_cannot_renew_its_lease_ends(operator, server):
     finally:
         os.kill(server.pid, signal.SIGCONT)
 
-    assert "the lease is lost" in operator.log.read_text()
+    assert "lost the lease" in operator.log.read_text()
 
 
 def test_it_needs_no_rights_in_the_cluster_for_some_namespaces(

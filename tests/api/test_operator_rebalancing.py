@@ -250,7 +250,7 @@ def test_without_figures_nothing_is_changed(operator, prometheus, played, known,
 
         said = stream.says("Balanced", "Unknown", "MetricsStale" if how == "stale" else "MetricsMissing")
 
-        assert ("cannot be reached" in said["message"] or "another form" in said["message"]) == (how == "away")
+        assert ("cannot be reached" in said["message"] or "unexpected response" in said["message"]) == (how == "away")
         reconciliations = operator.reconciliations(stream)
         eventually(
             lambda: operator.reconciliations(stream) >= reconciliations + 8,

@@ -107,7 +107,6 @@ def test_the_examples_are_accepted(api, namespace):
         (CRQ, {"duration": -1}, "spec.duration"),
         (CRQ, {"keywords": ["a"], "any": [["b"]]}, "any cannot be combined with keywords"),
         (CRQ, {"any": [[]]}, "spec.any"),
-        (CRQ, {"t": 5}, "unknown field"),
         (CKQ, {"k": 0}, "spec.k"),
         (CKQ, {"at": [0]}, "spec.at"),
         (CKQ, {"step": "1s"}, "a CTQ requires step"),
@@ -144,9 +143,9 @@ def test_the_stream_cannot_be_changed(api, space):
 class Asked:
     """A SpatialQuery of a test's own."""
 
-    def __init__(self, api, name, spec):
+    def __init__(self, api, name, spec, validation="Strict", **more):
         self.api, self.name, self.path = api, name, queries(name)
-        api.post(queries(), wanted(name, spec))
+        api.post(f"{queries()}?fieldValidation={validation}", wanted(name, spec) | more)
 
     @property
     def status(self):
@@ -160,6 +159,15 @@ class Asked:
             return current and (told[0].get("status"), told[0].get("reason")) == (status, reason) and told[0]
 
         return eventually(found, f"it is {status} {reason}", now=lambda: self.status)
+
+    def told(self, reason):
+        """There is an event of it with the reason."""
+
+        def found():
+            events = self.api.list(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")
+            return (self.name, reason) in {(each["regarding"]["name"], each["reason"]) for each in events}
+
+        eventually(found, f"its event {reason}", now=lambda: self.status)
 
     def gone(self):
         eventually(lambda: self.api.find(self.path) is None, "it is gone", now=lambda: self.status)
@@ -243,6 +251,48 @@ def test_a_changed_query_replaces_the_earlier_one_and_a_refused_one_says_why(api
     asked.says("True", "Registered")
     assert old not in behind.registered
     assert asked.status["query"] in behind.registered
+    api.delete(asked.path)
+    asked.gone()
+
+
+UNKNOWN = [
+    ({"spec": {**CRQ, "keyword": ["fire"]}}, "spec.keyword", "spec.keywords"),
+    ({"spec": {**CRQ, "wehre": "a = 1"}}, "spec.wehre", "spec.where"),
+    ({"spec": {**CRQ, "id": "mine"}}, "spec.id", "the operator sets it"),
+    ({"spec": {**CRQ, "region": {**BOX, "keywords": ["fire"]}}}, "spec.region.keywords", "spec.keywords"),
+    ({"spec": {**CKQ, "windows": "1h"}}, "spec.windows", "spec.window"),
+    ({"spec": {**CBQ, "weights": {"space": 0.5, "spcae": 1}}}, "spec.weights.spcae", "spec.weights.space"),
+    ({"spec": CRQ, "where": "a = 1"}, "where", "spec.where"),
+]
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("validation", ["Ignore", "Warn"])
+def test_a_field_that_nobody_knows_is_seen_by_the_operator_and_nothing_is_registered(api, quakes, behind, validation):
+    """A client need not ask for strict validation, and a query without its condition would select everything."""
+    sent = len(behind.sent)
+    for number, (body, field, meant) in enumerate(UNKNOWN):
+        asked = Asked(api, f"unknown-{number}", **body, validation=validation)
+        message = asked.says("False", "Refused")["message"]
+        assert message.startswith(f"{field}: is not a field of a SpatialQuery; ")
+        assert meant in message
+        asked.told("Refused")
+    assert len(behind.sent) == sent
+    for number in range(len(UNKNOWN)):
+        api.vanish(queries(f"unknown-{number}"))
+
+
+def test_a_misspelt_change_leaves_the_query_that_is_registered(api, quakes, behind):
+    asked = Asked(api, "misspelt", CRQ)
+    asked.says("True", "Registered")
+    old = asked.status["query"]
+    api.patch(asked.path, {"spec": {"keyword": ["fire"]}})
+    message = asked.says("False", "Refused")["message"]
+    assert message.endswith(f"did you mean spec.keywords?; the previous query {old} is still registered.")
+    assert old in behind.registered
+    api.patch(asked.path, {"spec": {"keyword": None, "keywords": ["fire"]}})
+    asked.says("True", "Registered")
+    assert old not in behind.registered
     api.delete(asked.path)
     asked.gone()
 

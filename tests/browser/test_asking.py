@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,7 +31,8 @@ def asked(page: Page, card: Any) -> dict[str, Any]:
     """The query of a card, from what the page would give as a command."""
     card.get_by_role("button", name=re.compile("^Copy as a command")).click()
     command = page.evaluate("() => navigator.clipboard.readText()")
-    found: dict[str, Any] = json.loads(command.split("--json '")[1].removesuffix("'"))
+    words = shlex.split(command)
+    found: dict[str, Any] = json.loads(words[words.index("--json") + 1])
     return found
 
 
@@ -159,7 +161,7 @@ def test_a_stream_that_counts_no_words_and_keeps_nothing_is_offered_neither(visi
     def less(route: Any) -> None:
         route.fulfill(json=route.fetch().json() | {"ranking": False, "fields": []})
 
-    page.route(re.compile("console/(inside|clock)"), less)
+    page.route(re.compile(r"console/(inside|clock)([?]|$)"), less)
     page.reload()
     visit.live()
     expect(page.get_by_role("radio", name="Range")).to_be_attached()

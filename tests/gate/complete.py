@@ -42,6 +42,7 @@ class Part:
         paths: tests to run.
         without: tests below ``paths`` that belong to other parts.
         workers: files of tests that run at a time.
+        split: whether tests of one file also run at a time, where a few files take most of the part's time.
         arguments: ``ARGS`` of the targets.
     """
 
@@ -49,13 +50,15 @@ class Part:
     paths: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     workers: int = 1
+    split: bool = False
     arguments: str = ""
 
     def run(self, name: str) -> int:
         """Run the part with its output on the screen; the first exit status that is not 0, or 0."""
         runs = [["make", "--no-print-directory", target, f"ARGS={self.arguments}"] for target in self.targets]
         if self.paths:
-            parallel = ["-n", str(self.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
+            spread = ["worksteal"] if self.split else ["loadfile", "--no-loadscope-reorder"]
+            parallel = ["-n", str(self.workers), "--dist", *spread]
             left = [f"--ignore={path}" for path in self.without]
             suite = [sys.executable, "-m", "tests.gate.suite", f"complete-{name}", *self.paths, *left]
             runs.append([*suite, *(parallel if self.workers > 1 else []), "--durations=25", f"--timeout={TIMEOUT}"])
@@ -66,11 +69,13 @@ class Part:
 _KERNELS = ("tests/unit/index", "tests/unit/local", "tests/unit/model", "tests/unit/records")
 _IN = "--output bench-output/complete-"
 _STREAMS = ("tests/unit/stream",)
+_EXACT = ("tests/unit/stream/test_stream.py", "tests/unit/stream/test_copies.py")
 
 PARTS: dict[str, Part] = {
     "checks": Part(targets=("lint", "docs", "demo")),
     "kernels": Part(paths=_KERNELS, workers=2),
-    "streams": Part(paths=_STREAMS, workers=2),
+    "exactness": Part(paths=_EXACT, workers=2, split=True),
+    "streams": Part(paths=_STREAMS, without=_EXACT, workers=2),
     "unit": Part(paths=("tests/unit",), without=(*_KERNELS, *_STREAMS), workers=2),
     "integration": Part(paths=("tests/contracts", "tests/integration"), workers=2),
     "cluster": Part(paths=("tests/cluster",), workers=2),

@@ -7,6 +7,7 @@ without a restart. A router with executors works the same way; a router without 
 
 from __future__ import annotations
 
+from spatialstream.balance.settings import DKM
 from spatialstream.model.terms import EVERYTHING
 from spatialstream.model.times import format_duration
 from spatialstream_operator.names import StreamNames
@@ -98,7 +99,8 @@ def _router(spec: StreamSpec) -> list[str]:
 
 def _worker(spec: StreamSpec) -> list[str]:
     archive = () if spec.archive is None else ("--archive", _place(spec.archive, ARCHIVE))
-    return [*archive, "--nearest", spec.index.nearest, "--longest-row", str(spec.max_row_bytes)]
+    nearest = () if spec.index.nearest == DKM else ("--nearest", spec.index.nearest)
+    return [*archive, *nearest, "--longest-row", str(spec.max_row_bytes)]
 
 
 def checkpoint_place(spec: StreamSpec) -> str:
@@ -160,6 +162,8 @@ def _identity(spec: StreamSpec) -> list[str]:
         command += ["--retention", format_duration(spec.retention)]
     if spec.serves != EVERYTHING:
         command += ["--serves", spec.serves]
+    if spec.index.nearest == DKM:  # for life, and for both jobs; otherwise it is the worker's alone
+        command += ["--nearest", DKM]
     command += [f"--space={spec.space}", "--min-term-length", str(spec.terms.min_length)]
     command += ["--query-words", str(spec.terms.query_words)]
     command += ["--polygon-vertices", str(spec.terms.polygon_vertices)]

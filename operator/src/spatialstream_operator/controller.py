@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from spatialstream.model.errors import SettingError
 from spatialstream_operator.cluster import ApiError, Object
 from spatialstream_operator.context import ReconcileContext
+from spatialstream_operator.decisions.known_fields import check_fields
 from spatialstream_operator.decisions.rebalancing_state import Phase, State
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.loop import Loop
@@ -79,6 +80,7 @@ class Controller(Loop):
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None
         try:
+            check_fields(KIND, body)
             spec = StreamSpec.parse(body["spec"], self._environment.defaults)
             context = self._begin(body, spec, StreamNames(self._namespace, self._name))
             for step in STEPS:

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from spatialstream.model.errors import Unavailable
+from spatialstream.model.errors import SettingError, Unavailable
 from spatialstream_operator.cluster import Object
 from spatialstream_operator.context import changes, emit
 from spatialstream_operator.decisions import records
 from spatialstream_operator.decisions.balance import Verdict
 from spatialstream_operator.decisions.conditions import condition
+from spatialstream_operator.decisions.known_fields import check_fields
 from spatialstream_operator.decisions.registration import NO_GATEWAY, NO_STREAM, hindrance, news
 from spatialstream_operator.environment import Environment
 from spatialstream_operator.gateway import Gateway, Refusal
@@ -113,9 +114,15 @@ class StreamResource(ABC):
         """Make the stream have what the resource specifies, if that is possible; return the condition."""
         gateway, stream = self.environment.gateway, await self._found_stream()
         hindered = hindrance(self.stream, stream, gateway is not None, self.confirmed)
+        if hindered is not None and hindered.reason in NO_STREAM:
+            await self.lose_stream()
+            if self.sent:  # the status says that it is gone with the stream, and not that it is still registered
+                return hindered
+        try:
+            check_fields(self.kind, self.body)
+        except SettingError as error:
+            return await self._refused("Refused", str(error))
         if hindered is not None:
-            if hindered.reason in NO_STREAM:
-                await self.lose_stream()
             return hindered
         assert stream is not None  # hindrance() returns a verdict without a stream or a gateway
         assert gateway is not None
@@ -124,10 +131,13 @@ class StreamResource(ABC):
         except Unavailable as error:
             return Verdict("Unknown" if self.confirmed else "False", "Unavailable", f"{str(error).rstrip('.')}.")
         except Refusal as refusal:
-            reason = self.refusals.get(refusal.status, "Refused")
-            rest = await self.keep_refused(reason)
-            text = f"{refusal.detail.rstrip('.')}{rest}."
-            return Verdict("Unknown" if self.is_uncertain(reason) else "False", reason, text)
+            return await self._refused(self.refusals.get(refusal.status, "Refused"), refusal.detail)
+
+    async def _refused(self, reason: str, detail: str) -> Verdict:
+        """The condition after a refusal."""
+        text = f"{detail.rstrip('.')}{await self.keep_refused(reason)}"
+        ended = text if text.endswith("?") else f"{text}."
+        return Verdict("Unknown" if self.is_uncertain(reason) else "False", reason, ended)
 
     async def remove(self) -> bool:
         """Continue the removal of the resource, which is being deleted; True when the stream has nothing of it.

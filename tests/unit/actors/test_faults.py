@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from spatialstream.actors.actor import Actor, ActorSpec
+from spatialstream.actors.actor import Actor, ActorSpec, run_actor
 from spatialstream.actors.engine import ActorEngine
 from spatialstream.actors.query_metrics import none_asked
 from spatialstream.actors.wire import CLIENT_OPTIONS, PINGS_SECONDS, ActorLost, Command, act, client_of, options
@@ -417,8 +417,7 @@ def test_an_actor_that_comes_when_all_is_over_ends(tmp_path: Path) -> None:
     with turns_of(launcher, tmp_path) as turns:
         assert turns.works()
         turns.engine._registry.close()
-        Threads(1).begin(late[0])
-        until(lambda: not [thread for thread in threading.enumerate() if thread.name == "late"])
+        run_actor(late[0], 1)  # returns, instead of asking for ever
         assert len(turns.engine.observed()) == 1
 
 

@@ -14,6 +14,7 @@ from spatialstream.balance.explanation import explanation
 from spatialstream.balance.loads import imbalance, slot_loads
 from spatialstream.balance.planner import plan
 from spatialstream.balance.proposal import propose
+from spatialstream.balance.query_partition import dealt_evenly
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.a_grid.a_grid import AGrid
 from spatialstream.index.grid.grid import build_grid
@@ -24,7 +25,7 @@ from spatialstream.index.sample import Sample
 from spatialstream.index.version import RoutingVersion
 from spatialstream.model.errors import SettingError, StateError
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.queries import QueryBatch
+from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.regions import Box
 from tests.unit.balance.cases import cases, count_of
 from tests.unit.balance.test_strategies import hot_corner
@@ -220,6 +221,36 @@ def test_a_rebuild_may_make_another_kind_of_index():
 
     grid = RoutingVersion(3, build_grid(ObjectBatch.of([]), 16, statistics), version.mapping, 2)
     assert propose(grid, *given_[1:], "qt-tree").version.index.kind == "qt-tree"
+
+
+def test_a_rebuild_alone_cuts_ckqs_of_one_slot_each_anew():
+    version, counts, statistics = skewed([10.0] * 16, [0] * 14 + [1, 1], 2)
+    placed = replace(version, nearest=dealt_evenly(PLANE, 2))
+    there = [obj(f"o{i}", i % 40 / 10, i // 40 / 10, t=i) for i in range(1_600)]
+    lasting = Lifetime(10**9, True)
+    asked = [Query(f"q{i}", i, Predicate(), Nearest(i % 10 / 50, i // 10 / 50, 1 + i % 3), lasting) for i in range(100)]
+    sample = Sample.of(PLANE, ObjectBatch.of(there), QueryBatch.of(asked), 1_600.0)
+
+    for strategy in STRATEGIES:
+        assert propose(placed, counts, statistics, LAX, strategy).version.nearest is placed.nearest
+    rebuilt = propose(placed, counts, statistics, LAX, "rebuild", 9, sample)
+    nearest = rebuilt.version.nearest
+    slots = nearest.slots_of(QueryBatch.of(asked))
+    moved = (slots != placed.nearest.slots_of(QueryBatch.of(asked))).mean()
+    assert not nearest.dealt.all()
+    assert f"{moved:.0%} of the CKQs move" in rebuilt.note
+    load = np.bincount(nearest.slot, nearest.cost, 2)
+    assert load.max() < 1.3 * load.min()
+    few = Sample.of(PLANE, ObjectBatch.of(there), QueryBatch.of(asked[:39]), 1_600.0)
+    kept = propose(placed, counts, statistics, LAX, "rebuild", 9, few)
+    assert kept.version.nearest is placed.nearest
+    assert "0% of the CKQs move" in kept.note
+    other = propose(
+        replace(placed, nearest=dealt_evenly(PLANE, 2).moved(1 - placed.nearest.slot)), counts, statistics, LAX, "FM"
+    )
+    same = propose(placed, counts, statistics, LAX, "FM")
+    assert other.id != same.id != propose(version, counts, statistics, LAX, "FM").id
+    assert propose(version, counts, statistics, LAX, "rebuild", 9, sample).version.nearest is None
 
 
 def test_what_slots_measured_decides_a_plan():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spatialstream.balance.query_partition import dealt_evenly
 from spatialstream.index import cost, statistics, version
 from spatialstream.index.a_grid import a_grid
 from spatialstream.index.grid import grid
+from spatialstream.index.grid.grid import Grid
 from spatialstream.index.kinds import KINDS
 from spatialstream.index.partition import imbalance
 from spatialstream.index.qt import construction, tree
@@ -68,6 +71,47 @@ def test_an_object_goes_to_the_slot_of_its_home_and_once_to_each_other_that_has_
     assert row[len(batch) :].tolist() == sorted(row[len(batch) :].tolist())
     copied = zip(*(each.tolist() for each in index.copies(batch)), strict=True)
     assert set(pairs) == {(i, int(routing.mapping[each])) for i, each in [*enumerate(home), *copied]}
+
+
+@given(st.data(), st.sampled_from([Grid, Replicating]), st.booleans())
+def test_an_object_goes_to_the_slots_of_ckqs_too_if_each_is_on_one(data, kind, filtered):
+    index, batch = data.draw(grids(PLANE, index=kind)), data.draw(objects(PLANE))
+    mapping = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1)), np.int32)
+    nearest = dealt_evenly(PLANE, 3)  # the fourth slot has none
+    routing = RoutingVersion(0, index, np.resize(mapping, len(index.leaves)), 4, nearest)
+    wanted = {(i, slot) for i in range(len(batch)) for slot in range(3)}
+    given_ = None
+    if filtered:
+        wanted = {pair for pair in wanted if sum(pair) % 2}
+        pairs = sorted(wanted)
+        given_ = np.array([i for i, _ in pairs], np.int64), np.array([slot for _, slot in pairs], np.int32)
+
+    row, leaf, slot = routing.deliver(batch, None, given_)
+
+    home = index.route_objects(batch).tolist()
+    assert row[: len(batch)].tolist() == list(range(len(batch)))
+    assert leaf[: len(batch)].tolist() == home
+    assert (leaf[len(batch) :] < 0).all()
+    found = list(zip(row.tolist(), slot.tolist(), strict=True))
+    assert len(found) == len(set(found))
+    assert row[len(batch) :].tolist() == sorted(row[len(batch) :].tolist())
+    copied = zip(*(each.tolist() for each in index.copies(batch)), strict=True)
+    assert set(found) == {(i, int(routing.mapping[each])) for i, each in [*enumerate(home), *copied]} | wanted
+
+
+def test_a_file_has_the_slots_of_ckqs():
+    plain = build(PLANE, NO_OBJECTS, NO_QUERIES, 4, 2)
+    placed = replace(plain, nearest=dealt_evenly(PLANE, 2))
+
+    for each in (plain, placed):
+        again = RoutingVersion.unpack(pa.py_buffer(b"".join(each.pack())), "here")
+        assert (again.nearest is None) == (each.nearest is None)
+        if each.nearest is not None:
+            known, expected = again.nearest.to_arrays(), each.nearest.to_arrays()
+            assert {name: array.tolist() for name, array in known.items()} == {
+                name: array.tolist() for name, array in expected.items()
+            }
+            assert again.nearest.space == PLANE
 
 
 @pytest.mark.parametrize("space", [PLANE, WGS84], ids=str)

@@ -93,6 +93,15 @@ def test_who_names_no_number_of_copies_has_the_router_count_brokers():
     assert options(driver_command(parse({"kafka": kafka}), NAMES, "router", 0)).replicas is None
 
 
+def test_each_ckq_on_one_slot_is_said_to_both_jobs():
+    spec = parse(FULL | {"index": {"nearest": "dkm"}})
+    for job in ("router", "worker"):
+        command = driver_command(spec, NAMES, job, 1)
+        assert options(command).nearest == "dkm"
+        assert command.count("--nearest") == 1
+    assert "--nearest" not in driver_command(parse(FULL), NAMES, "router", 1), "a change restarts the worker alone"
+
+
 def test_the_worker():
     told = options(driver_command(parse(FULL), NAMES, "worker", 3))
     spark = properties(told)

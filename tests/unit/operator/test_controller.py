@@ -128,6 +128,18 @@ def test_a_setting_that_a_step_refuses_is_told_once(world):
     assert len(world.reconciliations) == 6
 
 
+def test_a_setting_that_nobody_knows_is_refused_before_anything_is_done(world):
+    world.stream(spec={"retension": "1d"})
+
+    run_for(world, 8)
+
+    conditions = {each["type"]: each for each in world.body()["status"]["conditions"]}
+    told = "spec.retension: is not a field of a SpatialStream; did you mean spec.retention?"
+    assert [conditions["Degraded"][name] for name in ("status", "reason", "message")] == ["True", "SpecRefused", told]
+    assert [each["reason"] for each in world.cluster.events()] == ["SpecRefused"]
+    assert world.reconciliations == []
+
+
 def test_a_stream_that_is_refused_has_a_heartbeat_too(world):
     world.stream()
     world.fail = module.SettingError("spec.kafka.topics.blocks", "is taken")

@@ -145,7 +145,7 @@ def test_replicas_count_within_the_bounds(replicas, wanted):
         ("retention", "1m", "spec.retention"),
         ("space", "planar:1,1,0,0", "spec.space"),
         ("index.kind", "r-tree", "spec.index.kind"),
-        ("index.nearest", "dkm", "spec.index.nearest"),
+        ("index.nearest", "near", "spec.index.nearest"),
         ("index.imbalance", 1, "spec.index.imbalance"),
         ("index.imbalance", "6", "spec.index.imbalance"),
         ("index.maxLeaves", 0, "spec.index.maxLeaves"),

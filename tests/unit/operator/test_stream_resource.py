@@ -107,3 +107,41 @@ def test_one_that_is_being_deleted_or_gone_is_looked_after_no_more(scene: Scene)
     del scene.world.cluster.objects[scene.kind, "geo", scene.resource]
     assert scene.reconcile() is None
     assert scene.sent == []
+
+
+def test_a_field_that_nobody_knows_is_refused_and_nothing_is_sent(scene: Scene) -> None:
+    spec = scene.body()["spec"]
+    scene.put(scene.resource, {**spec, "streem": "quakes"})
+    stream = scene.world.cluster.objects.pop(("SpatialStream", "geo", "quakes"))
+    scene.reconcile()
+    assert scene.condition() == ("False", "Refused"), "it is told before there is a stream"
+    scene.world.cluster.put(stream)
+    scene.reconcile()
+    told = f"spec.streem: is not a field of a {scene.kind}; did you mean spec.stream?"
+    assert scene.said() == ("False", "Refused", told)
+    assert scene.events() == ["Refused"]
+    assert scene.sent == []
+    scene.world.stream(metadata={"uid": "uid-stream"}, spec={"suspend": True})
+    scene.reconcile()
+    assert scene.condition() == ("False", "Refused"), "it is told before there is anybody to send it to"
+    scene.world.stream(metadata={"uid": "uid-stream"})
+    scene.put(scene.resource, spec)
+    scene.reconcile()
+    assert scene.condition() == ("True", scene.done)
+    scene.put(scene.resource, {**spec, "streem": "quakes"})
+    scene.reconcile()
+    assert scene.condition() == ("False", "Refused")
+    assert "still" in scene.said()[2], "what was registered stays"
+    assert (len(scene.sent), len(scene.known)) == (1, 1)
+    assert scene.remove() or scene.remove()
+    assert len(scene.known) == 0
+
+
+def test_of_a_resource_with_an_unknown_field_nothing_is_said_to_be_left_without_the_stream(scene: Scene) -> None:
+    scene.reconcile()
+    scene.put(scene.resource, {**scene.body()["spec"], "streem": "quakes"})
+    del scene.world.cluster.objects["SpatialStream", "geo", "quakes"]
+    scene.reconcile()
+    assert scene.condition()[0] == "False"
+    assert "still" not in scene.said()[2], "it is gone with its stream"
+    assert "query" not in scene.status()

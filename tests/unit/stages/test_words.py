@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spatialstream.balance.query_partition import dealt_evenly
 from spatialstream.connectors.memory_storage import MemoryStorage
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.local.state import Manifest
@@ -54,8 +56,11 @@ class Files:
         return self.known[name]
 
 
-def epoch_of(number: int, version: int = 0, pending: int | None = None, census: Census | None = None) -> Epoch:
-    return Epoch(number, 1, NEVER, 0, version, pending, (), (), (), filtered=True, census=census)
+def epoch_of(
+    number: int, version: int = 0, pending: int | None = None, census: Census | None = None, drops: bool = True
+) -> Epoch:
+    more: dict[str, Any] = {"filtered": drops, "placing": True, "census": census}
+    return Epoch(number, 1, NEVER, 0, version, pending, (), (), (), **more)
 
 
 def thing(name: str, x: float, *words: str) -> SpatialObject:
@@ -84,14 +89,19 @@ def version() -> RoutingVersion:
 class Filtered:
     """A filter, and the epochs that it has seen."""
 
-    def __init__(self, version: RoutingVersion) -> None:
+    def __init__(self, version: RoutingVersion, drops: bool = True) -> None:
         self.filter, self.version, self.storage, self.number = WordFilter(), version, MemoryStorage(), -1
+        self.drops = drops
 
     def take(self, *queries: Query | Cancellation, objects: ObjectBatch | None = None, **of_epoch: Any) -> None:
         self.number += 1
         pending: RoutingVersion | None = of_epoch.pop("coming", None)
         epoch = epoch_of(
-            self.number, self.version.number, None if pending is None else pending.number, of_epoch.get("census")
+            self.number,
+            self.version.number,
+            None if pending is None else pending.number,
+            of_epoch.get("census"),
+            self.drops,
         )
         given_ = QueryBatch.of(queries) if queries else None
         self.filter.advance(epoch, Routing(self.version, pending), objects, given_, self.storage)
@@ -249,6 +259,52 @@ def test_leaves_know_the_words_that_queries_ask_for(version: RoutingVersion) -> 
     west = version.index.leaves.box[:, 0] < _MIDDLE
     assert np.diff(offsets).tolist() == west.astype(int).tolist()
     assert set(words.tolist()) == set(hash_strings(pa.array(["fire"], pa.string())).tolist())
+
+
+def test_slots_get_the_words_of_their_ckqs(version: RoutingVersion) -> None:
+    placed = replace(version, nearest=dealt_evenly(PLANE, 2))
+    assert placed.nearest is not None
+    predicates = [Predicate(None, ("fire",)), Predicate(None, any=(("flood", "the"), ("other",))), left_of("fire")]
+    asked = [query(f"q{i}", each, Nearest(0.1 * i, 0.0, 1) if i < 2 else None) for i, each in enumerate(predicates)]
+    slots = placed.nearest.slots_of(QueryBatch.of(asked[:2])).tolist()
+    objects = ObjectBatch.of(OBJECTS)
+
+    def expected(*of: int) -> list[tuple[int, int]]:
+        """By the words alone, wherever objects are."""
+        terms = [(i, set(each.terms)) for i, each in enumerate(OBJECTS)]
+        needs = [{"fire"}, {"flood", "the", "other"}]
+        return sorted({(i, slots[each]) for i, words in terms for each in of if words & needs[each]})
+
+    def found(filtered: Filtered) -> list[tuple[int, int]]:
+        row, slot = filtered.filter.slots_for(objects, 2)
+        return list(zip(row.tolist(), slot.tolist(), strict=True))
+
+    for drops in (False, True):
+        filtered = Filtered(placed, drops)
+        filtered.take(asked[0])
+        assert found(filtered) == expected(0)
+        filtered.take(*asked[1:])
+        assert found(filtered) == expected(0, 1), "a CRQ is none of them"
+        for slot in (0, 1):
+            known = QueryBatch.of(asked[1:] if slot == slots[1] else asked[2:])
+            groups = Groups.of(known, placed.index, placed.mapping == slot, placed.nearest)
+            write_groups(filtered.storage, census_name((5, 1), slot), groups)
+        filtered.take(census=Census(5, 1, 1, 0))
+        assert found(filtered) == expected(1), "q0 has ended"
+        coming = replace(placed, number=3, nearest=placed.nearest.moved(1 - placed.nearest.slot))
+        filtered.take(coming=coming)
+        for slot in (0, 1):
+            known = QueryBatch.of(asked[1:] if slot == slots[1] else asked[2:])
+            groups = Groups.of(known, coming.index, None, coming.nearest)
+            write_groups(filtered.storage, prepared_name(3, slot), groups)
+        filtered.take(query("r", Predicate(), Nearest(0.0, 0.0, 1)), coming=coming)
+        rows = {slot: [row for row, each in found(filtered) if each == slot] for slot in (0, 1)}
+        (all_to,) = placed.nearest.slots_of(QueryBatch.of([query("r", Predicate(), Nearest(0.0, 0.0, 1))])).tolist()
+        assert rows[all_to] == [*range(len(OBJECTS))], "a CKQ without words needs all"
+        filtered.version = coming
+        filtered.take()
+        rows = {slot: [row for row, each in found(filtered) if each == slot] for slot in (0, 1)}
+        assert rows[1 - all_to] == [*range(len(OBJECTS))], "its slot is another one now"
 
 
 def test_many_words_are_looked_up_as_few(version: RoutingVersion) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spatialstream.balance.loads import TRANSFER
+from spatialstream.balance.settings import DKM, SETTLE
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
@@ -49,11 +50,10 @@ def version(stream: Stream) -> RoutingVersion:
 Reported = list[tuple[RoundRecord, RoutingVersion, dict[int, dict[str, Any]]]]
 
 
-def reported(stream: Stream, folder: Path, rebalances: float, slots: int = SLOTS) -> Reported:
+def reported(stream: Stream, folder: Path, rebalances: float, slots: int = SLOTS, nearest: str = SETTLE) -> Reported:
     """What the slots reported, round by round, with the rounds and their versions."""
-    settings = StreamSettings(
-        "s", slots=slots, space=stream.space, partitions=2, idle=IDLE, epoch_records=40, rule=RANKING
-    )
+    given_: dict[str, Any] = {"slots": slots, "partitions": 2, "idle": IDLE, "epoch_records": 40, "nearest": nearest}
+    settings = StreamSettings("s", space=stream.space, rule=RANKING, **given_)
     simulation = Simulation(folder, stream.space, stream.objects, stream.queries, settings, 3)
     simulation.run(rebalances, 0.0)
     return [
@@ -74,6 +74,22 @@ def test_slots_report_what_came(stream: Stream, tmp_path: Path) -> None:
     for load in loads:
         assert sum(load.get("leaf_matches", ())) in (0, load["matches"])
         assert len(json.dumps(load)) < 4_000
+
+
+def test_if_each_ckq_is_on_one_slot_it_comes_once_and_copies_are_told(stream: Stream, tmp_path: Path) -> None:
+    window = LoadWindow(600_000, None)
+    came, copies, stored = 0, 0, 0
+    for record, version, loads in reported(stream, tmp_path, 0.0, nearest=DKM):
+        window.use(version, record.round.watermark)
+        window.take(record.round.watermark, loads)
+        came += sum(load.get("queries", {}).get("CKQ", 0) for load in loads.values())
+        copies += sum(load.get("copies", 0) for load in loads.values())
+        stored += sum(load["objects"] for load in loads.values())
+    asked = [query for query in stream.queries if isinstance(query, Query) and query.type == "CKQ"]
+    assert came == len({(each.id, each.t) for each in asked})
+    assert 0 < window.everywhere["CKQ"] <= came
+    assert 0 < copies <= (SLOTS - 1) * stored
+    assert stored == len(stream.objects)
 
 
 @pytest.mark.parametrize("rebalances", [0.0, 0.5])

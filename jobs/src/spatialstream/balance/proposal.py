@@ -2,7 +2,8 @@
 
 Of PM, FM, FG, SM, SH, CM and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
 this order, each only if the previous one would not restore balance. If none would, the one that comes closest is
-proposed, with a note that says so. A strategy can also be requested by name. A proposal is bound to the version that it
+proposed, with a note that says so. A strategy can also be requested by name. If each CKQ is on one slot, a rebuild cuts
+these anew too; the other strategies leave them where they are. A proposal is bound to the version that it
 was computed from; its id depends on that version's number, the strategy and the contents of the new version.
 
 Cost: that of the strategies tried: about 0.1 s each for 1,000 leaves and 16 slots.
@@ -23,11 +24,13 @@ from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
 from spatialstream.balance.planner import ENOUGH, MEASURED, Plan, check_sample, plan
 from spatialstream.balance.pm import partial_mapping
+from spatialstream.balance.query_partition import partition_anew
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import BalanceSettings
 from spatialstream.index.base import Changes, GlobalIndex
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, STRATEGIES, kind_named
 from spatialstream.index.origins import Origins
+from spatialstream.index.query_partition import QueryPartition
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -290,9 +293,13 @@ class _Attempts:
         reason = "" if planned is None else planned.reason
         if reason:
             note += f"; {reason}"
+        nearest = self.version.nearest
+        if nearest is not None:
+            nearest, moved = partition_anew(nearest, sample, self.version.slots)
+            note += f"; {moved:.0%} of the CKQs move"
         index, changes = rebuilt.index, rebuilt.index.composition()
-        proposal = self._proposal("rebuild", index, rebuilt.mapping, index.leaves.load, rebuilt.origins, changes, note)
-        return replace(proposal, reason=reason)
+        given = rebuilt.mapping, index.leaves.load, rebuilt.origins, changes, note, nearest
+        return replace(self._proposal("rebuild", index, *given), reason=reason)
 
     def _planned(self, sample: Sample) -> Plan | None:
         """The kind and number of leaves of a rebuilt index; None: as the version's, see :func:`rebuild`."""
@@ -311,9 +318,10 @@ class _Attempts:
         origins: Origins,
         changes: Changes = _UNCHANGED,
         note: str = "",
+        nearest: QueryPartition | None = None,
     ) -> Proposal:
         old = self.version.mapping
-        version = RoutingVersion(self.number, index, mapping, self.version.slots)
+        version = RoutingVersion(self.number, index, mapping, self.version.slots, nearest or self.version.nearest)
         queries = moved_queries(mapping, origins, old, self.counts.continuous)
         moves = np.flatnonzero(mapping[origins.leaf] != old[origins.source])
         leaf, source = origins.leaf[moves], origins.source[moves]
@@ -369,11 +377,14 @@ def _is_better(after: Floats, before: Floats) -> bool:
 
 
 def _identify(base: int, strategy: str, version: RoutingVersion) -> str:
-    """A short hash of the base version's number, the strategy, the new mapping and the routing of the new index."""
+    """A short hash of the base version's number, the strategy, and the routing of the new version."""
     digest = hashlib.blake2b(f"{base} {strategy} {version.index.kind}".encode(), digest_size=6)
     arrays, _ = version.index.to_arrays()
     for name in sorted(arrays):
         if not name.startswith("leaves."):  # current figures, which do not affect routing
             digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
     digest.update(version.mapping.tobytes())
+    if version.nearest is not None:
+        for array in version.nearest.to_arrays().values():
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from spatialstream.model.errors import SettingError
 
-__all__ = ["EVERYWHERE", "FORMS", "NEAREST", "SETTLE", "BalanceSettings"]
+__all__ = ["DKM", "EVERYWHERE", "FORMS", "NEAREST", "SETTLE", "BalanceSettings"]
 
 FORMS = ("weighted", "printed")
 """Forms of ĥ of Eqn 3, see :attr:`BalanceSettings.printed`; the first is the default."""
 
-SETTLE, EVERYWHERE = NEAREST = "settle", "everywhere"
+SETTLE, EVERYWHERE, DKM = NEAREST = "settle", "everywhere", "dkm"
 """Where CKQs are: on every slot until they settle, and then where their circles are (SSTD, section 6.3), which is the
-default; or on every slot for good. Answers are the same."""
+default; on every slot for good; or each on one slot, to which objects go as copies (DkM-SKS, 2020), as long as the
+stream exists. Answers are the same."""
 
 
 @dataclass(frozen=True, slots=True)

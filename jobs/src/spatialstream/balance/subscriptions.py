@@ -19,10 +19,11 @@ from typing import Self
 import numpy as np
 import pyarrow.compute as pc
 
-from spatialstream.model.arrays import Floats, Ints, numpy_view, runs
+from spatialstream.model.arrays import Codes, Floats, Ints, numpy_view, runs
 from spatialstream.model.batches import Batch
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.expressions import expanded
+from spatialstream.model.geometry import EARTH_RADIUS_M
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -73,6 +74,44 @@ class ObjectSample:
         counts[self.any] = weights.sum()
         return counts / self._total
 
+    def radii(self, space: Space, at: Floats, k: Ints | Codes, keywords: TermLists) -> Floats:
+        """How far each of n CKQs looks for k objects, if the sample is all there is; infinite if it has not as many.
+
+        What they forbid and conditions on properties are ignored: it is an estimate.
+
+        Args:
+            space: of the places.
+            at: float64[n, 2].
+            k: int[n].
+            keywords: their expressions.
+        """
+        found = expanded(keywords)
+        known = pc.fill_null(pc.index_in(found.groups.vocabulary, self.vocabulary), _UNKNOWN)
+        words, offsets = numpy_view(known)[found.groups.codes], found.groups.offsets
+        owner = np.repeat(np.arange(len(self._x)), self._size)
+        postings = owner[np.argsort(self._codes[runs(self._first, self._size)], kind="stable")]
+        counts = np.bincount(self._codes[runs(self._first, self._size)], minlength=self.any)
+        ends = np.cumsum(counts)
+
+        def having(group: Ints) -> Ints:
+            rows = np.arange(len(self._x))
+            for word in group.tolist():
+                mine = postings[ends[word] - counts[word] : ends[word]] if word != _UNKNOWN else rows[:0]
+                rows = mine if len(rows) == len(self._x) else np.intersect1d(rows, mine, assume_unique=True)
+            return rows
+
+        radius = np.full(len(at), np.inf)
+        first = np.searchsorted(found.owner, np.arange(len(at) + 1))
+        for query, (x, y) in enumerate(at.tolist()):
+            groups = [having(words[offsets[i] : offsets[i + 1]]) for i in range(first[query], first[query + 1])]
+            rows = groups[0] if len(groups) == 1 else np.unique(np.concatenate(groups))
+            distance = _distances(space, x, y, self._x[rows], self._y[rows])
+            order = np.argsort(distance)
+            enough = int(np.searchsorted(np.cumsum(self._weights[rows[order]]), k[query]))
+            if enough < len(rows):
+                radius[query] = distance[order[enough]]
+        return radius
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subscriptions(Batch):
@@ -121,6 +160,17 @@ def overlap(boxes: Floats, box: Floats) -> Floats:
     sides = np.minimum(boxes[:, 2:], box[2:]) - np.maximum(boxes[:, :2], box[:2])
     area: Floats = np.prod(np.maximum(sides, 0.0), axis=1)
     return area
+
+
+def _distances(space: Space, x: float, y: float, xs: Floats, ys: Floats) -> Floats:
+    """Distances of a place to others, without care for the last bit."""
+    if not space.geographic:
+        return np.hypot(xs - x, ys - y)
+    one, other = np.radians(y), np.radians(ys)
+    across = np.sin(np.radians(xs - x) / 2.0) ** 2
+    chord = np.sin((other - one) / 2.0) ** 2 + np.cos(one) * np.cos(other) * across
+    arc: Floats = 2.0 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.minimum(1.0, chord)))
+    return arc
 
 
 def _rectangles(space: Space, balls: Regions) -> Floats:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.balance.settings import FORMS, BalanceSettings
+from spatialstream.balance.settings import DKM, EVERYWHERE, FORMS, NEAREST, SETTLE, BalanceSettings
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError, StateError, Unavailable
 
@@ -155,6 +155,12 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     shared.add_space(parser)
     shared.add_terms(parser)
     shared.add_serves(parser)
+    text = f"where CKQs are: {SETTLE} (default), on every slot until they settle, and then on those that their circles "
+    text += (
+        f"reach; {EVERYWHERE}, on every slot, to which the worker may change from start to start; or {DKM}, each on "
+    )
+    text += "one slot, with copies of all objects, as long as the stream exists"
+    add("--nearest", choices=NEAREST, default=SETTLE, metavar="WHERE", help=text)
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")
     add("--master", metavar="URL", help="Spark master (default: this process)")
@@ -413,6 +419,7 @@ def settings(options: argparse.Namespace, **more: Any) -> StreamSettings:
         interval=options.interval,
         retention=options.retention,
         rule=shared.term_rule(options),
+        nearest=options.nearest,
         **more,
     )
     result.validate()

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spatialstream.balance.settings import EVERYWHERE, NEAREST, SETTLE
 from spatialstream.cli import live
 from spatialstream.cli import options as shared
 from spatialstream.model.errors import SettingError
@@ -32,9 +31,6 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument_group("the worker").add_argument
     text = "write objects to this storage as Parquet when retention drops them"
     add("--archive", type=shared.storage("archive"), metavar="DIR|URL", help=text)
-    text = f"where CKQs are: {SETTLE} (default), on every slot until they settle, and then on those that their circles "
-    text += f"reach; or {EVERYWHERE}, on every slot. It may change from start to start"
-    add("--nearest", choices=NEAREST, default=SETTLE, metavar="WHERE", help=text)
     text = "maximum number of epochs in a round (default %(default)s)"
     add("--epochs-per-round", type=shared.count, default=64, metavar="N", help=text)
     text = "maximum number of result rows in a message (default %(default)s)"
@@ -61,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     from spatialstream.stream.settings import NOT_STORED
     from spatialstream.stream.worker import ROUNDS
 
-    settings = live.settings(options, nearest=options.nearest)
+    settings = live.settings(options)
     if settings.filtered and options.archive is not None:
         raise SettingError("archive", f"{NOT_STORED}; leave it out, or serve everything")
     limits = _limits(options.longest_row)

@@ -13,6 +13,7 @@ from spatialstream.index.adjustment import Builder
 from spatialstream.index.base import GlobalIndex, LeafWords
 from spatialstream.index.kinds import DEFAULT, KINDS, kind_named
 from spatialstream.index.partition import karmarkar_karp
+from spatialstream.index.query_partition import QueryPartition
 from spatialstream.index.statistics import Statistics
 from spatialstream.model import hashing
 from spatialstream.model.arrays import Codes, Ints, pack_arrays, unpack_arrays
@@ -53,41 +54,62 @@ class RoutingVersion:
         index: the global index.
         mapping: int32[leaves], the slot of each leaf.
         slots: number of slots, including slots without a leaf.
+        nearest: the one slot of each CKQ, to which objects go as copies; None: CKQs are where their circles are.
     """
 
     number: int
     index: GlobalIndex
     mapping: Codes
     slots: int
+    nearest: QueryPartition | None = None
+
+    @property
+    def replicates(self) -> bool:
+        """Whether objects may go to slots as copies."""
+        return self.index.replicates or self.nearest is not None
 
     def route_objects(self, objects: ObjectBatch) -> Codes:
         """The slot of each object, int32[n]."""
         return self.mapping[self.index.route_objects(objects)]
 
-    def deliver(self, objects: ObjectBatch, words: LeafWords | None = None) -> tuple[Ints, Codes, Codes]:
+    def deliver(
+        self, objects: ObjectBatch, words: LeafWords | None = None, nearest: tuple[Ints, Codes] | None = None
+    ) -> tuple[Ints, Codes, Codes]:
         """Where each object goes: its home, and the other slots that have a copy, each slot once.
 
         Args:
             objects: n objects.
             words: see :meth:`GlobalIndex.copies`.
+            nearest: (row, slot), at least where an object may match a CKQ, if each of these is on one slot; None: every
+                slot that has a subset of these gets every object.
 
         Returns:
             row int64[m], leaf int32[m], slot int32[m]: first the n homes in order; then the copies, ascending by row,
-            with ``~leaf`` of the first leaf of theirs in the slot.
+            with ``~leaf`` of the first leaf of theirs in the slot, or of the home if they are there for CKQs.
         """
         home = self.index.route_objects(objects)
         row, slot = np.arange(len(home)), self.mapping[home]
-        if not self.index.replicates:
+        if not self.replicates:
             return row, home, slot
         copied, leaf = self.index.copies(objects, words)
-        other = self.mapping[leaf] != slot[copied]
-        copied, leaf = copied[other].astype(np.int64), leaf[other]
-        _, first = np.unique(copied * self.slots + self.mapping[leaf], return_index=True)
-        first.sort()
-        copied, leaf = copied[first], leaf[first]
-        parts = (row, copied), (home, ~leaf), (slot, self.mapping[leaf])
+        target = self.mapping[leaf]
+        if self.nearest is not None:
+            each, to = self._to_all(len(home)) if nearest is None else nearest
+            copied, leaf = np.concatenate([copied, each]), np.concatenate([leaf, home[each]])
+            target = np.concatenate([target, to])
+        other = target != slot[copied]
+        copied, leaf, target = copied[other].astype(np.int64), leaf[other], target[other]
+        _, first = np.unique(copied * self.slots + target, return_index=True)
+        copied, leaf, target = copied[first], leaf[first], target[first]
+        parts = (row, copied), (home, ~leaf), (slot, target)
         rows, leaves, slots = (np.concatenate(pair) for pair in parts)
         return rows, leaves, slots
+
+    def _to_all(self, n: int) -> tuple[Ints, Codes]:
+        """(row, slot) of n objects and all slots that have a subset of the CKQs."""
+        assert self.nearest is not None
+        slots = np.unique(self.nearest.slot)
+        return np.repeat(np.arange(n), len(slots)), np.tile(slots, n)
 
     def route_queries(self, queries: QueryBatch) -> tuple[Codes, Codes]:
         """The slots of each query: (row int32[m], slot int32[m]), ascending by row, each slot once per row."""
@@ -101,6 +123,8 @@ class RoutingVersion:
         """Yield the consecutive parts of a file of this version."""
         arrays, meta = self.index.to_arrays()
         arrays = {f"index.{name}": array for name, array in arrays.items()} | {"mapping": self.mapping}
+        if self.nearest is not None:
+            arrays |= {f"nearest.{name}": array for name, array in self.nearest.to_arrays().items()}
         meta = {"number": self.number, "slots": self.slots, "kind": self.index.kind, "index": meta}
         return pack_arrays(arrays, meta)
 
@@ -124,7 +148,9 @@ class RoutingVersion:
             index = kind.from_arrays(parts, meta["index"])
         except KeyError as error:
             raise StateError(f"{name} was written by another release: it has no {error}") from None
-        return cls(meta["number"], index, arrays["mapping"], meta["slots"])
+        given = {key.removeprefix("nearest."): array for key, array in arrays.items() if key.startswith("nearest.")}
+        nearest = QueryPartition.from_arrays(index.space, given) if given else None
+        return cls(meta["number"], index, arrays["mapping"], meta["slots"], nearest)
 
 
 def build(

@@ -1,14 +1,17 @@
 """Copies of objects in a slot: what the slot stores, and which matches it reports.
 
 An index that replicates (:mod:`spatialstream.index.base`) sends an object to the slot of its home and, for CRQs alone,
-to the slots of other leaves. A slot receives it once, even if several of these leaves are its own. In a block of
-objects the column ``leaf`` has the home, or ``~leaf`` of another leaf of the slot's in a row that is a copy; the
-schema's metadata has the version under which they were routed, because which slot reports a match depends on it and a
-round may mix epochs of two versions. Blocks of other indexes have neither, and cost nothing.
+to the slots of other leaves. A version that puts each CKQ on one slot (:mod:`~spatialstream.index.query_partition`)
+sends it, for CKQs alone, to other slots that have some. A slot receives it once, even if several of these leaves are
+its own. In a block of objects the column ``leaf`` has the home, or ``~leaf`` of another leaf of the slot's (of the home
+if there is none) in a row that is a copy; the schema's metadata has the version under which they were routed, because
+which slot reports a match depends on it and a round may mix epochs of two versions. Blocks of other versions have
+neither, and cost nothing.
 
-- The slot of the home stores an object. It alone serves snapshot queries, CKQs, CTQs and CBQs with it.
-- All slots that have an object match it with their CRQs. Of a match that several find, the slot of its
-  :meth:`~spatialstream.index.base.GlobalIndex.reporter` keeps it, and the others drop it.
+- The slot of the home stores an object. It alone serves snapshot queries, CTQs and CBQs with it, and CKQs unless each
+  is on one slot: then the slot that has a CKQ under the object's version reports the object for it.
+- If an index replicates, all slots that have an object match it with their CRQs. Of a match that several find, the slot
+  of its :meth:`~spatialstream.index.base.GlobalIndex.reporter` keeps it, and the others drop it.
 
 While the version changes, a query is in the slots of both versions, so also where an object comes for another reason.
 That does no harm: the reporter under the object's version has the query too.
@@ -28,6 +31,7 @@ import pyarrow as pa
 
 from spatialstream.connectors.contracts import Storage
 from spatialstream.index.version import RoutingVersion
+from spatialstream.model.arrays import Floats, Words
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.terms import TermLists
 from spatialstream.stages.messages import numbers
@@ -46,7 +50,7 @@ Codes = npt.NDArray[np.int32]
 
 def routed_under(block: pa.RecordBatch, version: RoutingVersion) -> pa.RecordBatch:
     """A block of objects that says under which version they were routed, if that matters."""
-    if not version.index.replicates:
+    if not version.replicates:
         return block
     return block.replace_schema_metadata({**(block.schema.metadata or {}), _VERSION: str(version.number)})
 
@@ -100,6 +104,32 @@ class Delivery:
     def slice(self, first: int, last: int) -> Delivery:
         """That of the objects from ``first`` up to ``last`` (exclusive)."""
         return Delivery(self.slot, self.home[first:last], self.under[first:last], self.versions)
+
+    @property
+    def for_ranges(self) -> bool:
+        """Whether there may be copies for CRQs."""
+        return any(version.index.replicates for version in self.versions.values())
+
+    @property
+    def for_nearest(self) -> bool:
+        """Whether there may be copies for CKQs, of which each is on one slot."""
+        return any(version.nearest is not None for version in self.versions.values())
+
+    def nearest_reported(self, position: Codes, at: Floats, key: Words) -> npt.NDArray[np.bool_]:
+        """Which of m pairs of an object and a CKQ this slot reports: those of CKQs that are its own under the version.
+
+        Args:
+            position: int32[m], the object of each.
+            at: float64[m, 2], the place of the CKQ.
+            key: uint64[m], its key (:mod:`~spatialstream.index.query_partition`).
+        """
+        mine = self.home[position]
+        for number, version in self.versions.items():
+            some = np.flatnonzero(self.under[position] == number)
+            if version.nearest is not None and len(some):
+                subset = version.nearest.subsets_of(at[some], key[some])
+                mine[some] = version.nearest.slot[subset] == self.slot
+        return mine
 
     def reported(self, objects: ObjectBatch, row: Codes, keywords: TermLists, query: Codes) -> npt.NDArray[np.bool_]:
         """Which of m matches this slot reports, bool[m]; arguments as those of :meth:`GlobalIndex.reporter`."""

@@ -25,7 +25,9 @@ class Load:
 
     Attributes:
         objects: the number of objects whose home is here.
-        leaf: int32[n], the leaf of each of n objects; None if there are none, or if not all leaves are of one version.
+        copies: the number of objects that came as copies; None: there can be none.
+        leaf: int32[n], the leaf of each of n objects, which are those that CRQs are matched with; None if there are
+            none, or if not all leaves are of one version.
         home: bool[n], whether its home is here, otherwise it is a copy; None: all are at home.
         checked: int32[n], candidates of CRQs that are checked for each.
         matched: int64[n], matches of CRQs of each.
@@ -36,6 +38,7 @@ class Load:
     """
 
     objects: int = 0
+    copies: int | None = None
     leaf: npt.NDArray[np.int32] | None = None
     home: npt.NDArray[np.bool_] | None = None
     checked: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))

@@ -14,9 +14,9 @@ now. In terms of the control records of epochs:
 4. *abort N* cancels 1 and 2: what was registered stays, unused, until the next change of version; no object of its
    region comes to the slot.
 
-Queries that are everywhere (CKQs, until they settle: :mod:`~spatialstream.stages.settling`) are on all slots anyway.
-Every step may be repeated: files are named after version
-and slots, and a query that is known is not registered again.
+Queries that are everywhere (CKQs, until they settle: :mod:`~spatialstream.stages.settling`) are on all slots anyway. If
+a version has a partition of the CKQs, each is on one slot and moves likewise, without its list, which MERGE has.
+Every step may be repeated: files are named after version and slots, and a query that is known is not registered again.
 
 Cost: routing the slot's queries under both versions, about 1 us each, once per change.
 """
@@ -37,7 +37,7 @@ from spatialstream.model.kinds import Kind
 from spatialstream.model.queries import QueryBatch
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.route import queries_with_numbers
-from spatialstream.stages.settling import is_everywhere, reaching
+from spatialstream.stages.settling import EVERYWHERE, is_everywhere, reaching
 from spatialstream.stages.state import get_records, put_records
 
 __all__ = [
@@ -136,7 +136,7 @@ def _targets(
     slot: int, queries: QueryBatch, active: RoutingVersion, coming: RoutingVersion
 ) -> dict[int, npt.NDArray[np.int64]]:
     """The slots that need queries of this slot, and which: rows of ``queries``, ascending."""
-    settled = np.flatnonzero(~is_everywhere(queries))
+    settled = np.flatnonzero(~_stays(queries, active))
     queries = queries.take(settled)
     if not len(queries):
         return {}
@@ -158,7 +158,20 @@ def _keys(version: RoutingVersion, queries: QueryBatch) -> npt.NDArray[np.int64]
 
 def _routed(version: RoutingVersion, queries: QueryBatch) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """The slots of queries, of which none is everywhere."""
-    return version.route_queries(reaching(queries, version.index.space))
+    if version.nearest is None:
+        return version.route_queries(reaching(queries, version.index.space))
+    nearest = EVERYWHERE[queries.code]
+    others, placed = np.flatnonzero(~nearest), np.flatnonzero(nearest)
+    row, slot = version.route_queries(queries.take(others))
+    rows = np.concatenate([others[row], placed]).astype(np.int32)
+    slots = np.concatenate([slot, version.nearest.slots_of(queries.take(placed))])
+    order = np.lexsort((slots, rows))
+    return rows[order], slots[order]
+
+
+def _stays(queries: QueryBatch, version: RoutingVersion) -> npt.NDArray[np.bool_]:
+    """Which queries are on every slot."""
+    return is_everywhere(queries) & (version.nearest is None)
 
 
 def transferred(slot: int, version: int, slots: int, storage: Storage) -> Iterator[Registrations]:
@@ -198,7 +211,7 @@ def release_queries(
 
 def _foreign(slot: int, queries: QueryBatch, version: RoutingVersion) -> npt.NDArray[np.bool_]:
     """Which queries do not concern a slot."""
-    foreign = ~is_everywhere(queries)
+    foreign = ~_stays(queries, version)
     settled = np.flatnonzero(foreign)
     if len(settled):
         row, slots = _routed(version, queries.take(settled))

@@ -110,7 +110,7 @@ class RouterState:
     Attributes:
         registry: admits its queries.
         counts: the words of its objects; None: they are not counted.
-        words: drops objects; None: none are dropped.
+        words: says where objects are needed; None: wherever their leaves are.
     """
 
     registry: QueryRegistry
@@ -189,7 +189,7 @@ def admit(epoch: Epoch, partition: int, storage: Storage) -> None:
     router = state.begin(partial(restored, epoch))
     if share is not None:
         router.registry.admit(share.queries, share.number)
-    if epoch.counted is not None or epoch.filtered:
+    if epoch.counted is not None or epoch.has_words:
         came = route_share(epoch, partition, storage)
         objects = None if came is None else came.objects
         router.count(objects, tables_of(epoch, storage))
@@ -212,7 +212,7 @@ def restored(epoch: Epoch, manifest: Manifest | None, read: ReadFile) -> RouterS
         state.counts = CorpusCounts(*given)
         if manifest is not None:
             state.counts = CorpusCounts.restore(*given, manifest["counts"], read)
-    if epoch.filtered:
+    if epoch.has_words:
         state.words = WordFilter() if manifest is None else WordFilter.restore(manifest["words"], read)
     return state
 
@@ -271,7 +271,7 @@ def route(share: Share, epoch: Epoch, state: OwnerState, storage: Storage, found
     found.parts = router.count(objects, share.tables)
     if router.words is not None:
         router.words.advance(epoch, routing, objects, queries_of_all(epoch, storage), storage)
-        if objects is not None:
+        if objects is not None and epoch.filtered:
             found.kept = router.words.kept(objects, routing.active.index)
             found.dropped = len(objects) - len(found.kept)
     state.end(router)
@@ -289,15 +289,16 @@ def _route_objects(
     kept: npt.NDArray[np.int64] | None,
     words: WordFilter | None,
 ) -> Iterator[Block]:
-    """Route the objects of the rows ``kept`` (None: all), and copies of those that a CRQ may match elsewhere."""
+    """Route the objects of the rows ``kept`` (None: all), and copies of those that a CRQ or CKQ may match elsewhere."""
     objects, base = share.objects, epoch * PER_EPOCH + share.first
     seq = base + np.arange(len(objects))
     if kept is not None and len(kept) < len(objects):
         objects, seq = objects.take(kept), seq[kept]
     index, registered = routing.active.index, None
-    if index.replicates and words is not None:
+    if index.replicates and words is not None and kept is not None:
         registered = words.leaf_words(len(index.leaves))
-    row, leaf, slots = routing.active.deliver(objects, registered)
+    nearest = None if words is None or routing.active.nearest is None else words.slots_for(objects, routing.slots)
+    row, leaf, slots = routing.active.deliver(objects, registered, nearest)
     copied = len(row) > len(objects)
     for slot in np.unique(slots).tolist():
         members = rows = np.flatnonzero(slots == slot)

@@ -4,7 +4,8 @@ Objects go by the active version alone, so each is stored once and never moves. 
 that it concerns under the active version and, while a new version is being prepared, under that one too: so the slots
 that will be responsible have it before their first object comes. CKQs concern the whole space: they go to every slot,
 whether or not it has a leaf now, and leave those that they do not need later
-(:mod:`~spatialstream.stages.settling`). A snapshot query goes wherever objects of its time may be: to its
+(:mod:`~spatialstream.stages.settling`); or, if a version has a partition of them, to one slot under each version
+(:mod:`~spatialstream.index.query_partition`). A snapshot query goes wherever objects of its time may be: to its
 slots under every version whose range of object timestamps meets its own.
 
 Cost: that of routing under one version, times the versions consulted, which for most queries is one.
@@ -105,8 +106,7 @@ class Routing:
         nearest = _TWO_PHASE[queries.code] & self.two_phase
         parts = [self._under(self.active, queries, np.flatnonzero(~(nearest | everywhere)))]
         if everywhere.any():
-            slots, row = np.arange(self.slots, dtype=np.int32), np.flatnonzero(everywhere)
-            parts.append((np.repeat(row, self.slots), np.tile(slots, len(row))))
+            parts += self._nearest(queries, np.flatnonzero(everywhere))
         if nearest.any():
             leaves = self.active.index.nearest_leaves(queries.at[nearest])
             parts.append((np.flatnonzero(nearest), self.active.mapping[leaves]))
@@ -117,6 +117,19 @@ class Routing:
             rows = np.flatnonzero(reaches & ~continuous & ~nearest)
             parts.append(self._under(past.version, queries, rows))
         return self._distinct(parts)
+
+    def _nearest(
+        self, queries: QueryBatch, row: npt.NDArray[np.int64]
+    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]:
+        """CKQs: each on its slot under the active and the pending version, or on all slots."""
+        versions = [each for each in (self.active, self.pending) if each is not None]
+        found, mine = [], queries.take(row)
+        for nearest in (each.nearest for each in versions):
+            if nearest is None:
+                slots = np.arange(self.slots, dtype=np.int32)
+                return [(np.repeat(row, self.slots), np.tile(slots, len(row)))]
+            found.append((row, nearest.slots_of(mine)))
+        return found
 
     def slots_of(self, queries: Sequence[Query]) -> list[list[int]]:
         """The slots of each of some snapshot queries, ascending: as :meth:`route_queries`, without columns."""

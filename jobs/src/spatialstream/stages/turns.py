@@ -160,6 +160,7 @@ class Epoch:
         checkpoint: whether this one does.
         counted: how words are counted; None: they are not.
         filtered: whether objects that no continuous query can match are dropped (:mod:`~spatialstream.stages.words`).
+        placing: whether each CKQ is on one slot, to which only objects with its words are copied.
         census: the census that the filters take over with this epoch, if any.
     """
 
@@ -180,7 +181,13 @@ class Epoch:
     checkpoint: bool = True
     counted: Counted | None = None
     filtered: bool = False
+    placing: bool = False
     census: Census | None = None
+
+    @property
+    def has_words(self) -> bool:
+        """Whether router partitions know words of continuous queries (:mod:`~spatialstream.stages.words`)."""
+        return self.filtered or self.placing
 
     @property
     def revision(self) -> int:

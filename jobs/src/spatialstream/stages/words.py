@@ -1,4 +1,4 @@
-"""The word filter: which objects a router partition need not send, because no continuous query can match them.
+"""The word filter: where a router partition need not send objects, because no continuous query there can match them.
 
 In a stream that serves subscriptions only, nothing but its continuous queries reads an object. A query that requires
 words is matched by no object without them, so one word of each of its groups is enough to recognize the objects that it
@@ -13,6 +13,9 @@ The filter is exact because it is a superset. In epoch e it contains
 - of a query of any type, the words without which an object changes none of its rows: the words of its condition; of a
   CBQ, which only scores objects with one of its words, also these. A CKQ concerns all leaves, until a census says that
   it has settled (:mod:`~spatialstream.stages.settling`).
+
+In a stream in which each CKQ is on one slot (:mod:`~spatialstream.index.query_partition`), whatever it serves, the
+filter has the words of the CKQs of each slot: an object is copied to the slots that have one of its words.
 
 Words of queries that have ended would stay forever. So the slots write what they have now and then (:class:`Groups`,
 *census*), and a partition replaces what it has up to the last epoch of that round with the union of all slots, keeping
@@ -37,6 +40,8 @@ import numpy as np
 
 from spatialstream.connectors.contracts import Storage
 from spatialstream.index.base import GlobalIndex, LeafWords
+from spatialstream.index.query_partition import QueryPartition
+from spatialstream.index.version import RoutingVersion
 from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.arrays import Array, Codes, Flags, Ints, Words, pack_arrays, runs, unpack_arrays
 from spatialstream.model.expressions import Expression, expanded
@@ -47,7 +52,7 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.terms import TermLists
 from spatialstream.stages.routing import Routing
-from spatialstream.stages.settling import is_everywhere, reaching
+from spatialstream.stages.settling import EVERYWHERE, is_everywhere, reaching
 from spatialstream.stages.turns import Census, Epoch
 
 __all__ = [
@@ -73,6 +78,9 @@ _ROUND, _VERSION = f"{WORDS}round-", f"{WORDS}version-"
 
 _EVERY_LEAF = -1
 """In place of a leaf: all of them."""
+
+_FIRST_SLOT = -2
+"""In place of a leaf: slot 0; slot i is ``_FIRST_SLOT - i``. It has CKQs, of which each is on one slot."""
 
 _ANY_WORD = np.uint64(0)
 """In place of a word: the query requires none."""
@@ -139,7 +147,7 @@ class Groups:
         offsets: int64[g + 1]; group i is ``words[offsets[i]:offsets[i + 1]]``. An empty group: any object may match.
         words: uint64, hashes.
         group: int32[m], a group at a leaf.
-        leaf: int32[m], the leaf; -1 for all leaves.
+        leaf: int32[m], the leaf; -1 for all leaves; -2 - i for slot i.
     """
 
     offsets: Ints
@@ -148,19 +156,26 @@ class Groups:
     leaf: Codes
 
     @classmethod
-    def of(cls, queries: QueryBatch, index: GlobalIndex, within: Flags | None = None) -> Self:
+    def of(
+        cls,
+        queries: QueryBatch,
+        index: GlobalIndex,
+        within: Flags | None = None,
+        nearest: QueryPartition | None = None,
+    ) -> Self:
         """The groups of the continuous ones of some queries.
 
         Args:
             queries: the queries.
             index: of the leaves.
             within: bool[leaves], only for these leaves; None: for all.
+            nearest: the slots of CKQs, if each is on one.
         """
         rows = np.flatnonzero(IS_CONTINUOUS[queries.code])
         queries = queries if len(rows) == len(queries) else queries.take(rows)
-        row, leaf = _leaves_of(queries, index)
+        row, leaf = _leaves_of(queries, index, nearest)
         if within is not None:
-            here = (leaf == _EVERY_LEAF) | within[leaf]
+            here = (leaf < 0) | within[np.maximum(leaf, 0)]
             row, leaf = row[here], leaf[here]
         owner, lists = _conjunctions(queries)
         bounds = np.searchsorted(owner, np.arange(len(queries) + 1))
@@ -214,13 +229,16 @@ class Groups:
         return Entries.of(np.append(leaf, empty), np.append(words, np.full(len(empty), _ANY_WORD)))
 
 
-def _leaves_of(queries: QueryBatch, index: GlobalIndex) -> tuple[Codes, Codes]:
+def _leaves_of(queries: QueryBatch, index: GlobalIndex, nearest: QueryPartition | None) -> tuple[Codes, Codes]:
     """(row, leaf) of each query."""
     at_all = is_everywhere(queries)
     regional, everywhere = np.flatnonzero(~at_all), np.flatnonzero(at_all)
     row, leaf = index.route_queries(reaching(queries.take(regional), index.space))
     rows = np.append(regional[row], everywhere).astype(np.int32)
-    return rows, np.append(leaf, np.full(len(everywhere), _EVERY_LEAF)).astype(np.int32)
+    places = np.full(len(everywhere), _EVERY_LEAF)
+    if nearest is not None:
+        places = _FIRST_SLOT - nearest.slots_of(queries.take(everywhere))
+    return rows, np.append(leaf, places).astype(np.int32)
 
 
 def _plain(conditions: TermLists) -> tuple[Codes, TermLists]:
@@ -259,7 +277,7 @@ class Entries:
     """Words by leaf, distinct and ascending by (leaf, word).
 
     Attributes:
-        leaf: int32[m]; -1 for all leaves.
+        leaf: int32[m]; -1 for all leaves; -2 - i for slot i.
         word: uint64[m]; 0: a query there requires no word.
     """
 
@@ -354,14 +372,21 @@ class _Lookup:
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
-        asks_any, is_everywhere = entries.word == _ANY_WORD, entries.leaf == _EVERY_LEAF
+        asks_any, is_everywhere = entries.word == _ANY_WORD, entries.leaf < 0
         plain = ~asks_any & ~is_everywhere
         self.keeps_all = bool((asks_any & is_everywhere).any())
         self.open = entries.leaf[asks_any & ~is_everywhere]
         """The leaves of which all objects are kept."""
-        self.anywhere = make_table(entries.word[is_everywhere & ~asks_any])
+        self.anywhere = make_table(np.unique(entries.word[is_everywhere & ~asks_any]))
         self.words = make_table(np.unique(entries.word[~asks_any]))
         self.cells = make_table(_keys(entries.leaf[plain], entries.word[plain]))
+        placed = np.flatnonzero((entries.leaf <= _FIRST_SLOT) & ~asks_any)
+        placed = placed[np.argsort(entries.word[placed], kind="stable")]
+        slots = _FIRST_SLOT - entries.leaf
+        self.all_to = slots[asks_any & (slots >= 0)]
+        """The slots that get all objects for a CKQ."""
+        self.placed = entries.word[placed], slots[placed]
+        """Words of CKQs, ascending, and the slot of each."""
 
 
 def _keys(leaf: Array, word: Words) -> Words:
@@ -379,6 +404,10 @@ def _has(tables: Iterable[Table], hashes: Words) -> Flags:
 
 
 # --------------------------------------------------------------------------------------------------------------- filter
+
+
+def _groups_of(queries: QueryBatch, version: RoutingVersion) -> Groups:
+    return Groups.of(queries, version.index, nearest=version.nearest)
 
 
 class WordFilter:
@@ -427,6 +456,8 @@ class WordFilter:
             self._coming = None
         elif self._coming is None or self._coming[0] != epoch.pending:
             self._coming = epoch.pending, []
+        if queries is not None and not epoch.filtered:
+            queries = queries.take(np.flatnonzero(EVERYWHERE[queries.code]))
         if queries is not None and len(queries):
             self._add(epoch.number, routing, queries)
 
@@ -448,7 +479,7 @@ class WordFilter:
         self._compile()
 
     def _add(self, number: int, routing: Routing, queries: QueryBatch) -> None:
-        new = self._chosen(Groups.of(queries, routing.active.index), routing.active.index)
+        new = self._chosen(_groups_of(queries, routing.active), routing.active.index)
         if len(new):
             self._since.append((number, new))
             small = Entries.union([self._small.entries, new])
@@ -457,8 +488,8 @@ class WordFilter:
                 small = Entries.none()
             self._small = _Lookup(small)
         if self._coming is not None and routing.pending is not None:
-            index = routing.pending.index
-            self._coming[1].append(self._chosen(Groups.of(queries, index), index))
+            groups = _groups_of(queries, routing.pending)
+            self._coming[1].append(self._chosen(groups, routing.pending.index))
 
     def _chosen(self, groups: Groups, index: GlobalIndex) -> Entries:
         """The entries of groups; an index that replicates chooses words itself, so it is told all."""
@@ -502,6 +533,28 @@ class WordFilter:
             needed[undecided] |= open_[leaf[undecided]]
             needed[row[_has((each.cells for each in lookups), _keys(leaf[row], word))]] = True
         return np.flatnonzero(needed)
+
+    def slots_for(self, objects: ObjectBatch, slots: int) -> tuple[Ints, Codes]:
+        """The slots that may have a CKQ which an object matches, if each CKQ is on one slot.
+
+        Args:
+            objects: the objects.
+            slots: number of slots.
+
+        Returns:
+            row int64[m], slot int32[m], ascending, each pair once.
+        """
+        terms, hashes = objects.terms, hash_strings(objects.terms.vocabulary)
+        codes, row = _codes(terms), np.repeat(np.arange(len(objects)), np.diff(terms.offsets))
+        keys = [np.empty(0, np.int64)]
+        for each in (self._large, self._small):
+            words, slot = each.placed
+            first, last = (np.searchsorted(words, hashes, side) for side in ("left", "right"))
+            size = (last - first)[codes]
+            keys.append(np.repeat(row, size) * slots + slot[runs(first[codes], size)])
+            keys.append((np.arange(len(objects))[:, np.newaxis] * slots + each.all_to).reshape(-1))
+        key = np.unique(np.concatenate(keys))
+        return key // slots, (key % slots).astype(np.int32)
 
     def leaf_words(self, leaves: int) -> LeafWords:
         """At least the words under which CRQs are registered at each of n leaves, without duplicates.

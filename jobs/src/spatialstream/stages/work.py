@@ -94,6 +94,7 @@ class WorkSettings:
         archive: storage of the objects that retention drops; None: they are deleted.
         stores: whether objects are kept, for snapshot queries; otherwise the words of the continuous queries are
             written for the router, which drops what none of them can match (:mod:`~spatialstream.stages.words`).
+        placing: whether each CKQ is on one slot; then their words are written too.
         mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
     """
 
@@ -103,6 +104,12 @@ class WorkSettings:
     archive: Storage | None = None
     mergers: int = 1
     stores: bool = True
+    placing: bool = False
+
+    @property
+    def tells_words(self) -> bool:
+        """Whether slots write words for the router."""
+        return self.placing or not self.stores
 
 
 class SlotIndexes:
@@ -374,14 +381,14 @@ def _hand_over(slot: int, indexes: SlotIndexes, turn: Round, storage: Storage, l
             with load.moving("exported") as moved:
                 continuous = [index.continuous(turn.watermark) for _, index in indexes.movable()]
                 moved.append(export_queries(slot, continuous, active, coming, storage))
-            if not indexes.settings.stores and not turn.known:
+            if indexes.settings.tells_words and not turn.known:
                 write_groups(storage, prepared_name(number, slot), _continuous_words(slot, indexes, turn, coming))
             indexes.forget_moves()
             moves.pending = number
         elif control == ABORT:
             indexes.forget_moves()
     drop_faded(moves, indexes.movable(), turn.watermark)
-    if turn.census and not indexes.settings.stores and not turn.known:
+    if turn.census and indexes.settings.tells_words and not turn.known:
         active = load_version(storage, turn.version)
         groups = _continuous_words(slot, indexes, turn, active, active.mapping == slot)
         write_groups(storage, census_name((turn.number, turn.revision), slot), groups)
@@ -394,12 +401,17 @@ def _continuous_words(
     version: RoutingVersion,
     within: npt.NDArray[np.bool_] | None = None,
 ) -> Groups:
-    """The words of the slot's continuous queries by leaf of a version; slot 0 tells those that all slots have."""
+    """The words of the slot's continuous queries by leaf of a version; slot 0 tells those that all slots have.
+
+    If objects are stored they are those of CKQs alone.
+    """
     queries = QueryBatch.concat([index.continuous(turn.watermark)[1] for _, index in indexes.movable()])
-    if slot:
+    if indexes.settings.stores:
+        queries = queries.take(np.flatnonzero(EVERYWHERE[queries.code]))
+    if slot and version.nearest is None:
         queries = queries.take(np.flatnonzero(~is_everywhere(queries)))
-    groups = [Groups.of(queries, version.index, within)]
-    if slot == 0:
+    groups = [Groups.of(queries, version.index, within, version.nearest)]
+    if slot == 0 and not indexes.settings.stores:
         everywhere = (index for _, index in indexes.continuous() if not isinstance(index, MovableIndex))
         groups += [Groups.everywhere(index.conditions()) for index in everywhere]
     return Groups.concat(groups)
@@ -430,8 +442,8 @@ def _load_record(slot: int, indexes: SlotIndexes, turn: Round, load: Load, stora
         record["moved"] = {step: (queries, round(seconds, 7)) for step, (queries, seconds) in load.moved.items()}
     if tested := _tested(indexes):
         record["tested"] = tested
-    if load.home is not None:
-        record["copies"] = int(np.count_nonzero(~load.home))
+    if load.copies is not None:
+        record["copies"] = load.copies
     if load.leaf is not None:
         record |= _objects_by_leaf(load.leaf, load.home, load.checked, load.matched)
     if load.queries or turn.census:
@@ -455,6 +467,9 @@ def _everywhere(slot: int, batches: Sequence[QueryBatch], version: RoutingVersio
     for queries in filter(len, batches):
         settled = np.flatnonzero(EVERYWHERE[queries.code] & ~is_everywhere(queries))
         mine = is_everywhere(queries) & (slot == 0)
+        if version.nearest is not None:
+            mine = is_everywhere(queries)
+            mine[mine] = version.nearest.slots_of(queries.take(np.flatnonzero(mine))) == slot
         mine[settled] = version.mapping[version.index.nearest_leaves(queries.at[settled])] == slot
         for kind in counts:
             counts[kind] += int(np.count_nonzero(mine & (queries.code == CODE[kind])))
@@ -530,7 +545,8 @@ def _apply(
         load.queries.append(queries)
         if not turn.known:
             snapshots = _among(queries, number, _SNAPSHOT)
-        yield from _forward(slot, queries, number)
+        active = load_version(storage, turn.version)
+        yield from _forward(slot == 0 or active.nearest is not None, slot, queries, number)
     if ended := by_kind.get(messages.ENDED):
         number, t = (np.concatenate([numbers(content, name) for content in ended]) for name in ("number", "t"))
         order = np.lexsort((t, number))
@@ -544,18 +560,24 @@ def _apply(
         with load.spending("objects"):
             seq = np.concatenate([numbers(part, "seq") for part in parts])
             objects = ObjectBatch.concat([ObjectBatch.from_arrow(part.drop_columns(["seq", "leaf"])) for part in parts])
-            load.leaf, delivery = leaves_of(parts), Delivery.of(slot, parts, storage)
+            leaf, delivery = leaves_of(parts), Delivery.of(slot, parts, storage)
             order = np.lexsort((seq, objects.t))
             if (np.diff(order) != 1).any():  # in a round late objects come after later ones
-                objects, seq, load.leaf = objects.take(order), seq[order], load.leaf[order]
+                objects, seq, leaf = objects.take(order), seq[order], leaf[order]
                 delivery = None if delivery is None else delivery.take(order)
         settings = indexes.settings
         arrived = Arrived(objects, seq, settings.space, settings.mergers, turn.known, load, delivery)
         at_home = arrived.at_home()
-        load.objects, load.home = len(at_home.objects), None if delivery is None else delivery.home
+        load.objects, load.leaf = len(at_home.objects), leaf
+        if delivery is not None:
+            load.copies = len(objects) - load.objects
+            if delivery.for_ranges:
+                load.home = delivery.home
+            else:
+                load.leaf = leaf[delivery.home]
         for query_kind, index in indexes.continuous():
             stage = CONTINUOUS[query_kind.type]
-            for name, content in stage.match(index, arrived if stage.copied else at_home):
+            for name, content in stage.match(index, arrived if _has_copies(query_kind, delivery) else at_home):
                 yield slot, name, content
         if settings.stores:
             with load.spending("objects"):
@@ -570,6 +592,15 @@ def _apply(
             yield slot, name, content
     for _, index in indexes.continuous():
         index.expire(turn.watermark)
+
+
+def _has_copies(kind: Kind, delivery: Delivery | None) -> bool:
+    """Whether objects come as copies for queries of a kind."""
+    if delivery is None:
+        return False
+    if EVERYWHERE[CODE[kind.type]]:
+        return delivery.for_nearest
+    return CONTINUOUS[kind.type].copied and delivery.for_ranges
 
 
 def _in_order(registered: Sequence[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], QueryBatch]:
@@ -602,10 +633,10 @@ def _register(indexes: SlotIndexes, queries: QueryBatch, number: npt.NDArray[np.
             index.register(number[rows], weighed(mine, indexes.objects.corpora) if kind.is_ranked else mine)
 
 
-def _forward(slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
+def _forward(nearest: bool, slot: int, queries: QueryBatch, number: npt.NDArray[np.int64]) -> Iterator[Block]:
     """The continuous queries, for MERGE, which recognizes a query from several slots by its number."""
-    # every slot has every CKQ, and one of them forwards it
-    known, known_number = _among(queries, number, IS_CONTINUOUS if slot == 0 else IS_CONTINUOUS & ~EVERYWHERE)
+    # where every slot has every CKQ, one of them forwards it
+    known, known_number = _among(queries, number, IS_CONTINUOUS if nearest else IS_CONTINUOUS & ~EVERYWHERE)
     if len(known):
         known = replace(known, keywords=known.keywords.compact())
         yield slot, messages.REGISTERED, known.to_arrow().append_column("number", pa.array(known_number))

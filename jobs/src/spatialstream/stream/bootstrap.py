@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spatialstream.balance.planner import first_plan
+from spatialstream.balance.query_partition import first_partition
 from spatialstream.connectors.contracts import Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.connectors.program import program
@@ -238,6 +239,8 @@ def _ensure(
         weights = len(object_batch) / max(len(given[1]), 1), len(query_batch) / max(len(given[2]), 1)
         made = first_plan(first.kind or DEFAULT, first.leaves, settings.slots, *given, weights)
         version = build(*given, made.leaves, settings.slots, kind=made.kind)
+        if settings.placing:
+            version = replace(version, nearest=first_partition(*given, weights[0], settings.slots))
         if made.reason:
             report(f"index: {made.reason}")
         store.create(version, incarnation, made.reason)

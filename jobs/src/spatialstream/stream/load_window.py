@@ -127,6 +127,11 @@ class LoadWindow:
         """n, the number of leaves of the active version; 0 if none is known."""
         return 0 if self.version is None else len(self.version.index.leaves)
 
+    @property
+    def _placed(self) -> bool:
+        """Whether each CKQ is on one slot."""
+        return self.version is not None and self.version.nearest is not None
+
     def take(self, watermark: int, loads: Mapping[int, Mapping[str, Any]]) -> None:
         """Add the slots' load records of a round."""
         n, sample = self.leaves, self._samples[-1] if self._samples else None
@@ -146,10 +151,9 @@ class LoadWindow:
         for kind in self.everywhere:
             if census:
                 self.everywhere[kind] = sum(each[kind] for each in census)
-            else:  # registrations come to every slot
-                self.everywhere[kind] += max(
-                    (load.get("queries", {}).get(kind, 0) for load in loads.values()), default=0
-                )
+            else:  # registrations come to every slot, or each to one
+                came = [load.get("queries", {}).get(kind, 0) for load in loads.values()]
+                self.everywhere[kind] += sum(came) if self._placed else max(came, default=0)
         while self._samples and self._samples[0].watermark <= watermark - self._span:
             self._samples.popleft()
         if watermark > NEVER:  # an epoch before any partition has delivered anything ends before all time

@@ -273,6 +273,7 @@ class Router:
             checkpoint=False,
             counted=settings.counted,
             filtered=settings.filtered,
+            placing=settings.placing,
         )
         spoken = -1 if before is None else before.spoken if before.silent else before.epoch.number
         record = EpochRecord(
@@ -316,7 +317,7 @@ class Router:
         """:attr:`EpochRecord.admitted` of the epoch after this one."""
         since, files, record = -1 if self._there is None else self._there[0], list[Sequence[str]](), before
         while record.epoch.number > since:
-            with_objects = record.epoch.counted is not None or record.epoch.filtered
+            with_objects = record.epoch.counted is not None or record.epoch.has_words
             kinds = ("queries", "objects") if with_objects else ("queries",)
             files.append([run.name for kind in kinds for run in record.epoch.runs_of(kind)])
             if record.epoch.since == self._there:
@@ -418,7 +419,7 @@ class Router:
         file but those of the last two.
         """
         epoch = record.epoch
-        if not epoch.filtered or record.silent:
+        if not epoch.has_words or record.silent:
             return replace(record, words=before.words)
         if epoch.version != before.epoch.version:
             return replace(record, words=replace(before.words, epoch=epoch.number))

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from spatialstream.balance.settings import NEAREST, SETTLE
+from spatialstream.balance.settings import DKM, EVERYWHERE, NEAREST, SETTLE
 from spatialstream.connectors.contracts import Channel, Sink, Storage, find
 from spatialstream.connectors.owned import STREAM
 from spatialstream.model.errors import SettingError, StateError
@@ -52,7 +52,8 @@ class StreamSettings:
         two_phase: whether an SKQ asks the nearest slot first; otherwise it asks all slots at once.
         measured: whether load is measured, for a rebalancer.
         mergers: number of parts of MERGE, see :mod:`~spatialstream.stages.division`.
-        nearest: where CKQs are, one of :data:`~spatialstream.balance.settings.NEAREST`; it may change.
+        nearest: where CKQs are, one of :data:`~spatialstream.balance.settings.NEAREST`; it may change, but not from or
+            to DKM.
     """
 
     name: str
@@ -117,6 +118,11 @@ class StreamSettings:
         return self.slots > 1 and self.nearest == SETTLE
 
     @property
+    def placing(self) -> bool:
+        """Whether each CKQ is on one slot (:mod:`~spatialstream.index.query_partition`)."""
+        return self.nearest == DKM
+
+    @property
     def filtered(self) -> bool:
         """Whether the stream serves subscriptions only: it drops objects that none can match, and stores none."""
         return self.rule.serves == SUBSCRIPTIONS
@@ -133,7 +139,8 @@ class StreamSettings:
             more: see :class:`~spatialstream.stages.tasks.World`.
             archive: storage of the objects that retention drops; None: they are deleted.
         """
-        work = WorkSettings(self.space, self.interval, self.retention, archive, self.mergers, stores=not self.filtered)
+        given = self.space, self.interval, self.retention, archive, self.mergers
+        work = WorkSettings(*given, stores=not self.filtered, placing=self.placing)
         own: dict[str, Any] = {"settings": work, "rule": self.rule, "longest": self.longest}
         return World(storage=storage, channel=channel, sink=sink, **own, **more)
 
@@ -155,6 +162,7 @@ class StreamSettings:
             "ranking": self.rule.ranking,
             "term_counts": self.rule.counts or None,
             "serves": self.rule.serves,
+            "nearest": DKM if self.placing else f"{SETTLE} or {EVERYWHERE}",
             "properties": self.rule.properties.declarations or None,
             "fields": [*(self.rule.fields or ())] or None,
             "unicode": UNICODE,

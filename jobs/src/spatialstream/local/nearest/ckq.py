@@ -156,6 +156,14 @@ class ContinuousNearestIndex(HeapIndex, SettlingIndex):
         queries, rows = self._queries, self._rows_of(numbers)
         return queries["number"][rows], _circles(*(queries[name][rows] for name in ("x", "y", "cap")))
 
+    def placed(self, numbers: Ints) -> tuple[Floats, Ints, Ints]:
+        """Places float64[n, 2], times and k of queries in the index, by which each has its slot."""
+        queries = self._queries
+        order = np.argsort(queries["number"], kind="stable")
+        rows = order[np.searchsorted(queries["number"][order], numbers)]
+        at = np.column_stack([queries["x"][rows], queries["y"][rows]])
+        return at, queries["start"][rows], queries["k"][rows]
+
     def _rows_of(self, numbers: Ints) -> Ints:
         queries = self._queries
         return np.flatnonzero(np.isin(queries["number"], numbers) & (queries["end"] > self._now))

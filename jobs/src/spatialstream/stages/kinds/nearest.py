@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spatialstream.index.query_partition import keys_at
 from spatialstream.local.base import ContinuousMerger
+from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.nearest.heap_index import Candidates, HeapIndex
 from spatialstream.local.nearest.skyband import Arrivals, Changes, NearestMerger
 from spatialstream.model.arrays import string_view
@@ -23,6 +25,7 @@ from spatialstream.model.queries import Nearest, Query
 from spatialstream.model.space import Space
 from spatialstream.model.stored_fields import StoredFields
 from spatialstream.stages import messages
+from spatialstream.stages.copies import Delivery
 from spatialstream.stages.kinds.base import (
     Arrived,
     Columns,
@@ -93,6 +96,7 @@ class ContinuousNearest(ContinuousStage):
         """See :class:`~spatialstream.stages.kinds.base.ContinuousStage`."""
         objects, load = arrived.objects, arrived.load
         for arrivals in load.each("objects", index.match(objects)):
+            arrivals = self._reported(index, arrivals, arrived.delivery)
             for content in load.each("objects", self._arrivals(objects, arrivals)):
                 yield self.block, content
 
@@ -112,6 +116,15 @@ class ContinuousNearest(ContinuousStage):
             )
             sink.lines.add(self.kind, changes.t, self.order, np.arange(rank, rank + len(changes)), *lines)
             rank += len(changes)
+
+    @staticmethod
+    def _reported(index: HeapIndex, arrivals: Candidates, delivery: Delivery | None) -> Candidates:
+        """Those that this slot reports, if each CKQ is on one slot."""
+        if delivery is None or not delivery.for_nearest or not isinstance(index, ContinuousNearestIndex):
+            return arrivals
+        at, t, k = index.placed(arrivals.number)
+        mine = delivery.nearest_reported(arrivals.position, at, keys_at(at, t, k))
+        return arrivals.take(np.flatnonzero(mine))
 
     def _arrivals(self, objects: ObjectBatch, arrivals: Candidates) -> Iterator[pa.RecordBatch]:
         """Objects that may be in answers, in blocks."""
