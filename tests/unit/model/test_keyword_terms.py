@@ -148,3 +148,14 @@ def test_sets_are_joined_one_by_one():
     one, other = TermLists.of([("a", "b"), (), ("b",)]), TermLists.of([(), ("x",), ("y", "x")])
     joined = beside(one, other)
     assert [joined[i] for i in range(3)] == [["a", "b"], ["x"], ["b", "y", "x"]]
+
+
+def test_tests_of_properties_without_terms_are_left():
+    where = parse_where("country = 'de' AND \"the place\" IN ('x', 'y') AND open = true", DECLARED)
+    parts = as_terms(where, frozenset(["country"]))
+    assert parts.alternatives == (('"the place"x',), ('"the place"y',))
+    assert parts.names == ("the place",)
+    assert parts.rest is not None
+    assert text_of(parts.rest) == "country = 'de' AND open = true"
+    assert as_terms(where, frozenset(["country", "the place"])).rest == where
+    assert as_terms(where, frozenset(["open"])) == as_terms(where)

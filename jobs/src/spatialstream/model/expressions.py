@@ -225,14 +225,15 @@ def posted(parts: Expanded) -> tuple[Expanded, tuple[str, ...]]:
 
 
 @lru_cache(4_096)
-def keyed(expression: Expression) -> Expression:
+def keyed(expression: Expression, unkeyed: frozenset[str] = frozenset()) -> Expression:
     """The expression with tests of keywords as terms of its groups, as far as :mod:`.keyword_terms` makes them that.
 
-    It is what an index of such terms looks for, and has no record; an expression of too many groups stays as it is.
+    It is what an index of such terms looks for, and has no record; an expression of too many groups stays as it is, and
+    so do tests of properties that are ``unkeyed``, which the index has no terms of.
     """
     if expression.where is None:
         return expression
-    found = as_terms(expression.where)
+    found = as_terms(expression.where, unkeyed)
     if not found.names or len(expression.groups) * len(found.alternatives) > MOST_GROUPS:
         return expression
     groups = tuple((*group, *terms) for group in expression.groups for terms in found.alternatives)

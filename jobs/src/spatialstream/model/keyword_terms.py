@@ -55,12 +55,13 @@ class AsTerms:
 
 
 @lru_cache(4_096)
-def as_terms(condition: Condition) -> AsTerms:
-    """Which tests of a condition can be terms: those of the fewest values first."""
+def as_terms(condition: Condition, unkeyed: frozenset[str] = frozenset()) -> AsTerms:
+    """Which tests of a condition can be terms: those of the fewest values first, and none of ``unkeyed`` properties."""
     parts = condition.parts if isinstance(condition, Both) else (condition,)
     alternatives: list[tuple[str, ...]] = [()]
     chosen: list[Test] = []
-    for test in sorted((part for part in parts if _is_listed(part)), key=lambda test: len(test.values)):
+    tests = [part for part in parts if _is_listed(part) and part.property not in unkeyed]
+    for test in sorted(tests, key=lambda test: len(test.values)):
         if len(alternatives) * len(test.values) <= MOST_ALTERNATIVES:
             terms = [_prefix(test.property) + str(value) for value in test.values]
             alternatives = [(*each, term) for each in alternatives for term in terms]

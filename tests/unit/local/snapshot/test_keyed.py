@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spatialstream.local.snapshot import keywords, segments
 from spatialstream.local.snapshot.corpora import CorpusTable
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.segments import SegmentStore
@@ -36,10 +37,10 @@ LAST = 1_000
 FOREVER = (-1, LAST)
 
 
-def drawn(chance: random.Random, n: int) -> list[SpatialObject]:
+def drawn(chance: random.Random, n: int, counted: bool = False) -> list[SpatialObject]:
     """Objects of a few words, of which one is a keyword, too; some have the same place and id."""
     places = [chance.random() for _ in range(20)]
-    return [
+    objects = [
         SpatialObject(
             f"o{i % (n // 2 + 1)}",
             chance.randrange(LAST),
@@ -50,6 +51,9 @@ def drawn(chance: random.Random, n: int) -> list[SpatialObject]:
         )
         for i in range(n)
     ]
+    if not counted:
+        return objects
+    return [replace(o, counts=tuple(chance.choice([1, 1, 2, 9]) for _ in o.terms)) for o in objects]
 
 
 def asked(chance: random.Random) -> dict[str, Any]:
@@ -68,7 +72,7 @@ def earlier(objects: list[SpatialObject]) -> Segment:
     """A segment as files of an earlier format have it: the keywords of its properties have no postings."""
     batch = ObjectBatch.of(objects)
     plain = Segment.build(PLANE, replace(batch, properties=PropertyColumns.none(len(batch))))
-    return Segment(PLANE, plain.columns, plain.signatures, Segment.build(PLANE, batch).properties, keyed=False)
+    return Segment(PLANE, plain.columns, plain.signatures, Segment.build(PLANE, batch).properties)
 
 
 def restored(objects: list[SpatialObject], files: MemoryFiles, capacity: int = 1 << 20) -> SegmentStore:
@@ -130,12 +134,21 @@ def compared(chance: random.Random, store: SegmentStore, objects: list[SpatialOb
 
 
 @pytest.mark.parametrize("seed", range(examples(24, 400)))
-def test_answers_are_those_of_brute_force(seed: int) -> None:
+def test_answers_are_those_of_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
-    objects = drawn(chance, chance.choice([1, 40, 300, 900]))
+    for module in (keywords, segments):
+        monkeypatch.setattr(module, "ENOUGH", 8_192 if seed % 2 else 100)
+    monkeypatch.setattr(keywords, "ALIKE", chance.choice([16, 70, 200]))
+    objects = drawn(chance, chance.choice([1, 40, 300, 900]), counted=seed % 3 == 0)
     store = stored(chance, objects, chance.choice([0, 0, len(objects) // 3]))
     corpus = corpus_of(objects)
     assert sum(compared(chance, store, objects, corpus) for _ in range(20)) > 4
+
+
+def said(batch: ObjectBatch) -> list[tuple[str, list[tuple[str, int]]]]:
+    """How often the texts of objects have their terms."""
+    objects = (batch[i] for i in range(len(batch)))
+    return sorted((o.id, sorted(Counter(o.said).items())) for o in objects)
 
 
 def scores(store: SegmentStore, where: tuple[str, ...], corpus: CorpusTable) -> Any:
@@ -145,9 +158,10 @@ def scores(store: SegmentStore, where: tuple[str, ...], corpus: CorpusTable) -> 
 
 
 @pytest.mark.parametrize("where", ["country = 'de'", "country IN ('de', 'fr') AND \"the place\" = 'd'", "priority = 1"])
-def test_they_are_no_words_of_texts(where: str) -> None:
+@pytest.mark.parametrize("counted", [False, True])
+def test_they_are_no_words_of_texts(where: str, counted: bool) -> None:
     """Sets, tables, counts, lengths and scores are those of segments without these terms."""
-    objects = drawn(random.Random(3), 20_000)
+    objects = drawn(random.Random(3), 20_000, counted)
     literals = Expression(where=parse_where(where, DECLARED)).literals
     new, old = SegmentStore(PLANE), restored(objects, MemoryFiles())
     new.append(ObjectBatch.of(objects))
@@ -164,6 +178,8 @@ def test_they_are_no_words_of_texts(where: str) -> None:
     assert [sorted(left.terms[i]) for i in range(200)] == [sorted(right.terms[i]) for i in range(200)]
     assert {*left.terms.vocabulary.to_pylist()} == {*right.terms.vocabulary.to_pylist()} == {*WORDS}
     assert left.properties.to_arrow() == right.properties.to_arrow()
+    assert said(left) == said(right)
+    assert all(count == 1 for _, counts in said(left) for _, count in counts) != counted
 
 
 def test_each_keyword_has_postings_and_is_in_no_set() -> None:
@@ -199,12 +215,12 @@ def test_a_file_says_whether_keywords_have_postings() -> None:
     objects = drawn(random.Random(6), 50)
     segment = Segment.build(PLANE, ObjectBatch.of(objects))
     arrays = segment.to_arrays()
-    assert Segment.from_arrays(PLANE, arrays).keyed
+    assert Segment.from_arrays(PLANE, arrays).keyed == segment.keyed == {"country": True, "the place": True}
     old = earlier(objects).to_arrays()
     assert {*arrays} - {*old} == {"keyed"}
-    assert not Segment.from_arrays(PLANE, old).keyed
+    assert Segment.from_arrays(PLANE, old).unkeyed == {"country", "the place"}
     merged = Segment.merge([Segment.from_arrays(PLANE, old), segment])
-    assert "keyed" in merged.to_arrays(), "a merge makes postings of what had none"
+    assert not merged.unkeyed, "a merge makes postings of what had none"
 
 
 @pytest.mark.parametrize("kind", ["SRQ", "SKQ", "STQ", "SBQ"])

@@ -2,16 +2,17 @@
 
 Objects are columns in Z-order, so that each quadtree node is a range of positions (:mod:`.zorder`). Terms are encoded
 in the segment's own vocabulary (:mod:`.wordtable`), and each term has postings: the ascending positions of its objects.
-Keywords of properties are terms, too, by which searches select (:mod:`spatialstream.model.keyword_terms`): they have
-postings only, and are in no set and no table, so that what counts or ranks words does not see them.
+Keywords of properties are terms, too, by which searches select (:mod:`spatialstream.model.keyword_terms`), unless most
+objects have one of their own (:mod:`.keywords`): they have postings only, and are in no set and no table, so that what
+counts or ranks words does not see them.
 The number of objects of a node with a term is found by two binary searches: an IR-tree (Cong et al. 2009) of which only
 the leaves are stored. Built on this: range-keyword search (:mod:`.zranges`), nearest neighbours (:mod:`.nearest`), and
 term counts from tables of large nodes (:mod:`.termtables`). Signatures of its blocks tell others what is not in it
 (:mod:`.signatures`).
 
 Cost: building is a radix sort and a few passes, linear in objects and terms; about 110 bytes per object with 8 terms
-and an id of 11 characters, 4 for each keyword, and a byte more per term if it is counted how often texts have it. The
-modules of the searches state their costs.
+and an id of 11 characters, 4 to 7 for each keyword, and a byte more per term if it is counted how often texts have it.
+The modules of the searches state their costs.
 """
 
 from __future__ import annotations
@@ -28,15 +29,14 @@ from spatialstream.local.arrays import Bytes
 from spatialstream.local.columns import writable
 from spatialstream.local.snapshot import termlists, termtables, zorder
 from spatialstream.local.snapshot.addresses import ARRAYS, Columns, row_of
+from spatialstream.local.snapshot.keywords import Decided, decided_in, flags_of, keyword_names, with_postings
 from spatialstream.local.snapshot.signatures import Signatures, SignedSegment
 from spatialstream.local.snapshot.stored import StoredBlocks
 from spatialstream.local.wordtable import Strings, to_arrow
 from spatialstream.model.arrays import string_view
 from spatialstream.model.hashing import distinct_words, seed_of
 from spatialstream.model.kernels import kernel
-from spatialstream.model.keyword_terms import with_keywords
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.properties.table import PropertyTable, concat_columns
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
@@ -55,7 +55,7 @@ class Segment:
         signatures: of its blocks.
         properties: of the objects, by position; None: they have none.
         stored: the fields that the stream keeps, by position; None: it keeps none.
-        keyed: whether all keywords of the properties have postings; they have none in files of an earlier format.
+        keyed: of each property of keywords whether it has postings; empty, and none has, in files of an earlier format.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class Segment:
         signatures: Signatures,
         properties: PropertyTable | None = None,
         stored: StoredBlocks | None = None,
-        keyed: bool = True,
+        keyed: Decided | None = None,
     ) -> None:
         self.space = space
         self.columns = columns
         self.signatures = signatures
         self.properties = properties
         self.stored = stored
-        self.keyed = keyed
+        self.keyed = keyed or {}
 
     @classmethod
-    def build(cls, space: Space, objects: ObjectBatch) -> Segment:
-        """Index a batch of objects, in any order."""
-        terms = with_keywords(objects.terms, objects.properties, objects.properties.columns)
+    def build(cls, space: Space, objects: ObjectBatch, keyed: Decided | None = None) -> Segment:
+        """Index a batch of objects, in any order; ``keyed``: what is decided of their properties."""
+        terms, keyed = with_postings(objects.terms, objects.properties, keyed or {})
         columns, order = _columns(
             string_view(objects.ids),
             (objects.t, objects.x, objects.y),
@@ -92,11 +92,12 @@ class Segment:
             Signatures.of(columns),
             None if properties is None else properties.take(order),
             None if stored is None else StoredBlocks.of(stored),
+            keyed,
         )
 
     @classmethod
-    def merge(cls, parts: Sequence[Segment]) -> Segment:
-        """Merge the objects of several segments (at least one) into one.
+    def merge(cls, parts: Sequence[Segment], keyed: Decided | None = None) -> Segment:
+        """Merge the objects of several segments (at least one); ``keyed``: what is decided of their properties.
 
         Raises:
             OverflowError: ids or terms together need offsets of more than 31 bits.
@@ -115,10 +116,11 @@ class Segment:
         texts = TermLists(*wordtable.concatenate(sets), vocabulary, _counts(columns))
         sizes = [*map(len, parts)]
         given = concat_columns([part.properties for part in parts], sizes)
-        merged, order = _columns(ids, (t, x, y), with_keywords(texts, given, given.columns), texts)
+        terms, keyed = with_postings(texts, given, keyed or {})
+        merged, order = _columns(ids, (t, x, y), terms, texts)
         stored = StoredBlocks.merged([part.stored for part in parts], sizes, order)
         ordered = PropertyTable.of(given).take(order) if given.columns else None
-        return cls(parts[0].space, merged, Signatures.of(merged), ordered, stored)
+        return cls(parts[0].space, merged, Signatures.of(merged), ordered, stored, keyed)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Serialize as named flat arrays."""
@@ -128,7 +130,7 @@ class Segment:
         properties = {} if self.properties is None else self.properties.to_arrays()
         stored = {} if self.stored is None else self.stored.to_arrays()
         span = {"span": np.array([self.columns.t_min, self.columns.t_max], np.int64)}
-        keyed = {"keyed": np.ones(1, np.int8)} if self.keyed and self.has_keywords else {}
+        keyed = {"keyed": np.array(flags_of(self.properties, self.keyed), np.int8)} if self.keyed else {}
         return arrays | span | keyed | self.signatures.to_arrays() | properties | stored
 
     @classmethod
@@ -141,9 +143,8 @@ class Segment:
         columns["t_min"], columns["t_max"] = arrays["span"].tolist()
         properties = PropertyTable.from_arrays(arrays) if "property_words" in arrays else None
         stored = StoredBlocks.from_arrays(arrays) if "stored_data" in arrays else None
-        segment = cls(space, Columns(**columns), Signatures.from_arrays(arrays), properties, stored)
-        segment.keyed = "keyed" in arrays or not segment.has_keywords
-        return segment
+        keyed = decided_in(properties, arrays.get("keyed"))
+        return cls(space, Columns(**columns), Signatures.from_arrays(arrays), properties, stored, keyed)
 
     def __len__(self) -> int:
         """Number of objects."""
@@ -160,10 +161,9 @@ class Segment:
         return self.columns.t_max
 
     @property
-    def has_keywords(self) -> bool:
-        """Whether a property of its objects is a keyword."""
-        types = () if self.properties is None else self.properties.types
-        return any(kind is PropertyType.KEYWORD for _, kind in types)
+    def unkeyed(self) -> frozenset[str]:
+        """The properties of keywords that have no postings."""
+        return frozenset(name for name in keyword_names(self.properties) if not self.keyed.get(name, False))
 
     @property
     def terms(self) -> int:

@@ -36,6 +36,7 @@ from spatialstream.local.arrays import Array
 from spatialstream.local.base import LocalIndex
 from spatialstream.local.snapshot import signatures
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
+from spatialstream.local.snapshot.keywords import ENOUGH, Decided
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.termlists import decode_counts, decode_sets
 from spatialstream.local.snapshot.views import ObjectsView, Part, TermNumbers
@@ -143,7 +144,7 @@ class SegmentStore(LocalIndex):
         """
         if len(objects) == 0:
             return
-        part = Part.of(Segment.build(self.space, objects))
+        part = Part.of(Segment.build(self.space, objects, self._decided(len(objects))))
         self._parts.append(part)
         self._own = None
         interval = self._interval_of(part)
@@ -212,10 +213,18 @@ class SegmentStore(LocalIndex):
         for part in [*parts, None]:
             if part is None or (group and sum(each.weight for each in group) + part.weight > self.capacity):
                 if len(group) > 1:
-                    self._replace(group, Segment.merge([each.loaded() for each in group]))
+                    decided = self._decided(sum(each.objects for each in group))
+                    self._replace(group, Segment.merge([each.loaded() for each in group], decided))
                 group = []
             if part is not None:
                 group.append(part)
+
+    def _decided(self, objects: int) -> Decided:
+        """What the largest segment says of the properties of one of so many objects; nothing if it is smaller."""
+        largest = max(self._parts, key=lambda part: part.objects, default=None)
+        if largest is None or largest.segment is None or largest.objects < max(objects + 1, ENOUGH):
+            return {}
+        return largest.segment.keyed
 
     def _replace(self, group: Sequence[Part], segment: Segment) -> None:
         gone = {id(part) for part in group}
@@ -289,7 +298,7 @@ def _objects_of(segment: Segment) -> ObjectBatch:
     offsets, of_each = decode_sets(columns.unit_offsets, columns.units, codes)
     counts = decode_counts(columns.units, columns.counts) if len(columns.counts) else None
     terms = TermLists(offsets, of_each, to_arrow(columns.word_offsets, columns.words), counts)
-    if segment.has_keywords:
+    if any(segment.keyed.values()):
         terms = terms.compact()  # keywords of properties are terms of the index, not of its objects
     objects = ObjectBatch(to_arrow(columns.id_offsets, columns.ids), columns.t, columns.x, columns.y, terms)
     if segment.properties is not None:
@@ -304,7 +313,8 @@ def prepare() -> None:
     space = Space.planar(0.0, 0.0, 1.0, 1.0)
     store = SegmentStore(space, capacity=16)
     for t in range(FAN_IN):
-        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a", "b"), counts=(1, 2))]))
+        given = (("p", "v"),)
+        store.append(ObjectBatch.of([SpatialObject(str(t), t, 0.5, 0.5, ("a", "b"), given, counts=(1, 2))]))
     everywhere = Box(0.0, 0.0, 1.0, 1.0)
     store.range_query(everywhere, ["a", "b"], -1, FAN_IN)
     store.nearest(0.0, 0.0, 1, ["a"], -1, FAN_IN)

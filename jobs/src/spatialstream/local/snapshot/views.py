@@ -127,12 +127,12 @@ class _Table:
         segments: the segments; None if not loaded: the row has only the times.
         unloaded: positions of segments that are not loaded.
         stores: whether their objects have fields that the stream keeps.
-        keyed: whether keywords of properties have postings in all segments that are loaded.
+        unkeyed: the properties of keywords that have no postings in one of the segments that are loaded.
         numbered: the state of :class:`TermNumbers` for this table.
         weighed: a corpus table, the rows with the weights of their terms in it, and these weights.
     """
 
-    __slots__ = ("keyed", "numbered", "rows", "segments", "stores", "unloaded", "weighed")
+    __slots__ = ("numbered", "rows", "segments", "stores", "unkeyed", "unloaded", "weighed")
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.segments = [part.segment for part in parts]
@@ -142,14 +142,13 @@ class _Table:
         ]
         self.rows = np.concatenate(rows) if rows else _NO_ROWS
         self.stores = any(segment is not None and segment.stored is not None for segment in self.segments)
-        self.keyed = all(segment is None or segment.keyed for segment in self.segments)
+        self.unkeyed = frozenset[str]().union(*(each.unkeyed for each in self.segments if each is not None))
         self.numbered: _Numbered | None = None
         self.weighed: _Weighed | None = None
 
     def expression(self, literals: Sequence[str]) -> Expression:
-        """The expression of literals, with terms in place of tests of keywords if these have postings."""
-        found = Expression.of(literals)
-        return keyed(found) if self.keyed else found
+        """The expression of literals, with terms in place of tests of keywords that have postings."""
+        return keyed(Expression.of(literals), self.unkeyed)
 
     def stored_at(self, owners: Codes, positions: Codes, fields: Shown) -> pa.LargeStringArray:
         """Of the fields that the stream keeps of the objects at positions of rows those that are shown."""
