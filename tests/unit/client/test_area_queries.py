@@ -81,8 +81,9 @@ class Writer:
                 sent.refused[line] = self.stream.refuses[record["id"]]
 
 
-def crq(name: str, area: str, t: int = 100, **more: Any) -> Any:
-    return with_area({"id": name, "type": "CRQ", "t": t, "region": {"area": area}, **more}, lambda: BEFORE)
+def crq(name: str, area: str, t: int = 100, region: Mapping[str, Any] | None = None, **more: Any) -> Any:
+    about = {"area": area, **(region or {})}
+    return with_area({"id": name, "type": "CRQ", "t": t, "region": about, **more}, lambda: BEFORE)
 
 
 def refreshed(stream: Stream, area: str = "mitte", **more: Any) -> Any:
@@ -115,6 +116,14 @@ def test_outdated_queries_of_one_area_are_registered_anew_at_one_instant() -> No
     assert [(each["id"], each["type"], each["t"]) for each in others] == [("c", "CANCEL", 1_000), ("c", "CRQ", 1_000)]
     assert refreshed(stream).queries == ()
     assert len(stream.sent) == 1, "those that are current stay as they are"
+
+
+def test_a_query_keeps_its_margin() -> None:
+    stream = Stream(crq("a", "mitte", region={"within": 500}), crq("b", "mitte"))
+    assert refreshed(stream).queries == ("a", "b")
+    regions = [each["region"] for each in stream.registered]
+    assert regions == [NOW.find("mitte").to_region(500), NOW.find("mitte").to_region()]
+    assert regions[0]["within"] == 500
 
 
 def test_a_query_that_has_not_begun_is_renewed_when_it_begins() -> None:

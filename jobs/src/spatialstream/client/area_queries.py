@@ -70,9 +70,9 @@ class AreaQuery:
         return str(self.record["id"])
 
     def without_geometry(self) -> AreaQuery:
-        """The same without its region, which may be large."""
-        record = {name: value for name, value in self.record.items() if name != "region"}
-        return AreaQuery(record, self.area, self.geometry)
+        """The same without its polygon, which may be large; its region has the area's name and the margin."""
+        region = {name: value for name, value in self.record["region"].items() if name != "polygon"}
+        return AreaQuery({**self.record, "region": region}, self.area, self.geometry)
 
 
 @dataclass(frozen=True, slots=True)
