@@ -11,6 +11,7 @@ import pytest
 
 from spatialstream.local.snapshot.keywords import ALIKE, ENOUGH, decided_in, flags_of, with_postings
 from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.expressions import Expression
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.properties.columns import PropertyColumns
@@ -42,8 +43,8 @@ def given(first: int, n: int, cities: int = 2_000) -> ObjectBatch:
         batch,
         ids=pa.array([f"o{i}" for i in at]),
         t=at.astype(np.int64),
-        x=(at * 0.6180339887) % 1.0,
-        y=(at * 0.7548776662) % 1.0,
+        x=(at * 0.6180339887 % 1.0).astype(np.float64),
+        y=(at * 0.7548776662 % 1.0).astype(np.float64),
         properties=PropertyColumns(n, columns),
     )
 
@@ -127,6 +128,20 @@ def test_values_that_come_again_get_postings_in_larger_segments() -> None:
     view = store.view()
     found = view.range_query(None, cities, *FOREVER)
     assert view.checked == len(found) == sum(1 for i in range(70_500) if i * 7919 % 2_000 == 5)
+
+
+def test_a_restored_store_decides_as_one_that_went_on() -> None:
+    """A replay writes the same files, though it has not read the segment that smaller ones follow."""
+    files, store = MemoryFiles(), SegmentStore(PLANE)
+    store.append(given(0, 15_000))
+    again = SegmentStore.restore(PLANE, store.checkpoint(files.write), files.read)
+    written = []
+    for each in (store, again):
+        each.append(given(15_000, 500))
+        written.append(files.files[each.checkpoint(files.write)["segments"][-1]["file"]][0])
+    assert written[0].keys() == written[1].keys()
+    assert all(np.array_equal(written[0][name], written[1][name]) for name in written[0])
+    assert not any('"plate"' in term for term in to_arrow(written[1]["word_offsets"], written[1]["words"]).to_pylist())
 
 
 def test_a_property_of_unique_values_costs_no_postings() -> None:

@@ -233,9 +233,9 @@ def largest_epoch(monkeypatch: pytest.MonkeyPatch, phases: list[float], interval
     merged = [0]
     merge = Segment.merge
 
-    def counting(parts: Any) -> Segment:
+    def counting(parts: Any, keyed: Any) -> Segment:
         merged[-1] += sum(len(part) for part in parts)
-        return merge(parts)
+        return merge(parts, keyed)
 
     monkeypatch.setattr("spatialstream.local.snapshot.segments._SMALLEST", 16)
     monkeypatch.setattr(Segment, "merge", counting)

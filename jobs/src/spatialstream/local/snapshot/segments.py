@@ -64,7 +64,7 @@ FAN_IN = 8
 _SMALLEST = 1024
 """All segments with fewer objects than this are considered to be of the same size."""
 
-_KEPT = ("file", "objects", "weight", "nbytes", "t_min", "t_max")
+_KEPT = ("file", "objects", "weight", "nbytes", "t_min", "t_max", "keyed")
 """The attributes of a segment in a manifest."""
 
 _NO_FLOOR = -(2**62)
@@ -222,9 +222,9 @@ class SegmentStore(LocalIndex):
     def _decided(self, objects: int) -> Decided:
         """What the largest segment says of the properties of one of so many objects; nothing if it is smaller."""
         largest = max(self._parts, key=lambda part: part.objects, default=None)
-        if largest is None or largest.segment is None or largest.objects < max(objects + 1, ENOUGH):
+        if largest is None or largest.objects < max(objects + 1, ENOUGH):
             return {}
-        return largest.segment.keyed
+        return largest.keyed
 
     def _replace(self, group: Sequence[Part], segment: Segment) -> None:
         gone = {id(part) for part in group}

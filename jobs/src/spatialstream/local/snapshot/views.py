@@ -28,6 +28,7 @@ from spatialstream.local.arrays import Codes, Floats, Ints
 from spatialstream.local.snapshot.addresses import Columns, place_of, row_of
 from spatialstream.local.snapshot.best import Found, RankedAsk, search_best
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
+from spatialstream.local.snapshot.keywords import Decided
 from spatialstream.local.snapshot.nearest import nearest as search_nearest
 from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.segment import Segment
@@ -66,6 +67,7 @@ class Part:
         weight: number of objects, higher if they have many terms.
         nbytes: size in bytes.
         t_min, t_max: least and greatest timestamp, ms.
+        keyed: of each property of keywords whether it has postings; empty in manifests of an earlier format.
         file: name of its file; None until it is written.
         segment: the segment; None until it is loaded.
         load: reads a file by its name.
@@ -78,6 +80,7 @@ class Part:
     t_max: int
     file: str | None = None
     segment: Segment | None = field(default=None, repr=False)
+    keyed: Decided = field(default_factory=dict)
     load: Callable[[str], Segment] | None = field(default=None, repr=False)
     _loading: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -90,7 +93,7 @@ class Part:
     def of(cls, segment: Segment) -> Part:
         """Create a part that is only in memory."""
         weight = max(len(segment), len(segment.columns.postings) // _TERMS_PER_OBJECT)
-        return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment)
+        return cls(len(segment), weight, segment.nbytes, segment.t_min, segment.t_max, None, segment, segment.keyed)
 
     def read(self) -> Segment:
         """Read the segment without keeping it in memory."""
