@@ -220,9 +220,9 @@ class SegmentStore(LocalIndex):
                 group.append(part)
 
     def _decided(self, objects: int) -> Decided:
-        """What the largest segment says of the properties of one of so many objects; nothing if it is smaller."""
+        """What the largest segment says of the properties of one of so many objects; nothing if it has fewer."""
         largest = max(self._parts, key=lambda part: part.objects, default=None)
-        if largest is None or largest.objects < max(objects + 1, ENOUGH):
+        if largest is None or largest.objects < max(objects, ENOUGH):
             return {}
         return largest.keyed
 
