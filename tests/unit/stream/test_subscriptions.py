@@ -103,7 +103,7 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
 def test_rows_are_the_oracles_while_everything_fails(tmp_path: Path, seed: int) -> None:
     stream = stream_of(seed, (WGS84, PLANE)[seed % 2])
     index = ("qt-tree", AUTO, "a-grid", "kd-t")[seed // 2 % 4]
-    simulation = simulated(tmp_path, stream, seed, chaos=0.008, checkpoints=0.4, index=index)
+    simulation = simulated(tmp_path, stream, seed, chaos=0.02, checkpoints=0.4, index=index)
     assert differences(stream, simulation) == []
     assert sum(simulation.dropped.values()) > 50
     assert simulation.crashes > 5
