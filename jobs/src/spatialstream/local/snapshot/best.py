@@ -202,8 +202,7 @@ def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Arr
                 counts[ask.groups[f]] += 1
     for f in range(len(filters)):
         if filters[f] >= 0 and is_keyword(ask.filter_offsets, ask.filter_words, f):
-            cursor = np.full(1, s.posting_offsets[filters[f]], np.int64)
-            counts[ask.groups[f]] += has_keywords(s, position, filters[f : f + 1], cursor)
+            counts[ask.groups[f]] += has_keywords(s, position, filters[f : f + 1])
     passes = False
     for group in range(len(counts)):
         passes = passes or counts[group] == ask.sizes[group]

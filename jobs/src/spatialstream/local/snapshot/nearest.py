@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from spatialstream.local.arrays import Array, grown, wide
-from spatialstream.local.snapshot.addresses import Columns, columns_at
+from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
 from spatialstream.local.snapshot.termlists import has_all
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
@@ -35,17 +35,6 @@ _LEAF = 24
 
 _TRACKED = 4
 """Number of keywords (the rarest ones) whose postings are tracked down the tree; others are only checked."""
-
-
-@kernel
-def _has_all(s: Columns, position: int, codes: Array, keywords: Array) -> bool:
-    """Whether the object at a position has all words and all keywords of properties."""
-    if not has_all(s, position, codes):
-        return False
-    cursors = np.empty(len(keywords), np.int64)
-    for i in range(len(keywords)):
-        cursors[i] = s.posting_offsets[keywords[i]]
-    return has_keywords(s, position, keywords, cursors)
 
 
 @kernel
@@ -82,10 +71,9 @@ def nearest(
         s = columns_at(table, row)
         if not is_reached(s, t_after, t_last):
             continue
-        known, of_texts, others, _ = lookup(s, word_offsets, words)
+        known, codes[row], _, _ = lookup(s, word_offsets, words)
         if not known:
             continue
-        codes[row, :texts], codes[row, texts:] = of_texts, others
         ranked[:] = codes[row]
         ranked.sort()
         nodes[used, 0], nodes[used, 1], nodes[used, 2], nodes[used, 3], nodes[used, 4] = row, 0, 0, 0, len(s.x)
@@ -119,7 +107,9 @@ def nearest(
                     continue
                 if timed and not (t_after < s.t[position] and s.t[position] <= t_last):
                     continue
-                if keywords > 1 and not _has_all(s, position, codes[row, :texts], codes[row, texts:]):
+                if keywords > 1 and not has_all(s, position, codes[row, :texts]):
+                    continue
+                if texts < keywords and keywords > 1 and not has_keywords(s, position, codes[row, texts:]):
                     continue
                 m = offer(table, best, m, d, row, position)
                 if m == k:

@@ -269,43 +269,41 @@ def is_keyword(word_offsets: npt.NDArray[Any], words: npt.NDArray[Any], i: int) 
 @kernel
 def lookup(
     s: Columns, word_offsets: npt.NDArray[Any], words: npt.NDArray[Any]
-) -> tuple[bool, npt.NDArray[Any], npt.NDArray[Any], int]:
+) -> tuple[bool, npt.NDArray[Any], int, int]:
     """Look up terms in a segment.
 
     Returns:
-        whether all are in it; the codes of words, ascending, and those of keywords, int64 each; and the rarest of all,
-        or -1.
+        whether all are in it; their codes int64[k], those of words first, ascending, then those of keywords; how many
+        are of words; and the rarest of all, or -1.
     """
-    n = len(word_offsets) - 1
-    codes, keywords = np.empty(n, np.int64), np.empty(n, np.int64)
-    rarest, texts, others = -1, 0, 0
-    for i in range(n):
+    codes = np.empty(len(word_offsets) - 1, np.int64)
+    rarest, texts, last = -1, 0, len(codes)
+    for i in range(len(codes)):
         code = find_word(s.slots, s.word_offsets, s.words, words, word_offsets[i], word_offsets[i + 1])
         if code < 0:
-            return False, codes, keywords, -1
+            return False, codes, 0, -1
         if is_keyword(word_offsets, words, i):
-            keywords[others] = code
-            others += 1
+            last -= 1
+            codes[last] = code
         else:
             codes[texts] = code
             texts += 1
         # codes rank terms by frequency: the largest is the rarest
         rarest = max(rarest, code)
     codes[:texts].sort()
-    return True, codes[:texts], keywords[:others], rarest
+    return True, codes, texts, rarest
 
 
 @kernel
-def has_keywords(s: Columns, position: int, keywords: npt.NDArray[Any], cursors: npt.NDArray[Any]) -> bool:
+def has_keywords(s: Columns, position: int, keywords: npt.NDArray[Any]) -> bool:
     """Whether the object at a position has all of the keywords (codes).
 
-    ``cursors`` (int64, one each) are where their postings are looked at from, and change: a position must not be lower
-    than the ones before.
+    Cost: O(log postings) for each. No array is made, since this is called for each candidate.
     """
-    for i in range(len(keywords)):
-        end = wide(s.posting_offsets[keywords[i] + 1])
-        cursors[i] = bisect(s.postings, cursors[i], end, position)
-        if cursors[i] == end or s.postings[cursors[i]] != position:
+    for keyword in keywords:
+        end = wide(s.posting_offsets[keyword + 1])
+        at = bisect(s.postings, wide(s.posting_offsets[keyword]), end, position)
+        if at == end or s.postings[at] != position:
             return False
     return True
 
@@ -314,18 +312,15 @@ def has_keywords(s: Columns, position: int, keywords: npt.NDArray[Any], cursors:
 def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.NDArray[Any], int, int]:
     """Add one segment's positions to ``found[:m]``, which is replaced when it is full: (found, m, objects checked)."""
     checked = 0
-    known, codes, keywords, rarest = lookup(s, ask.word_offsets, ask.words)
+    known, codes, texts, rarest = lookup(s, ask.word_offsets, ask.words)
     if not known:
         return found, m, checked
     a, b, c, d = ask.shape[0], ask.shape[1], ask.shape[2], ask.shape[3]
     timed, polygonal = not (ask.t_after < s.t_min and s.t_max <= ask.t_last), ask.kind == POLYGON
     if polygonal:
         polygon = table_of(ask.polygon)
-    cursors = np.empty(len(keywords), np.int64)
-    for i in range(len(keywords)):
-        cursors[i] = s.posting_offsets[keywords[i]]
-    more_words = len(codes) > 1 or (len(codes) == 1 and codes[0] != rarest)
-    more_keywords = len(keywords) > 1 or (len(keywords) == 1 and keywords[0] != rarest)
+    several, only_words = len(codes) > 1, texts == len(codes)
+    in_texts, keywords = codes[:texts], codes[texts:]
     cursor, last = 0, len(s.x)
     if rarest >= 0:
         cursor, last = wide(s.posting_offsets[rarest]), wide(s.posting_offsets[rarest + 1])
@@ -352,9 +347,9 @@ def _search(s: Columns, ask: Ask, found: npt.NDArray[Any], m: int) -> tuple[npt.
                     continue
             if timed and not (ask.t_after < s.t[position] and s.t[position] <= ask.t_last):
                 continue
-            if more_words and not has_all(s, position, codes):
+            if several and not has_all(s, position, in_texts):
                 continue
-            if more_keywords and not has_keywords(s, position, keywords, cursors):
+            if not only_words and several and not has_keywords(s, position, keywords):
                 continue
             if m == len(found):
                 found = grown(found, m, 2 * m)
