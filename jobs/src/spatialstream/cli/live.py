@@ -155,11 +155,9 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     shared.add_space(parser)
     shared.add_terms(parser)
     shared.add_serves(parser)
-    text = f"where CKQs are: {SETTLE} (default), on every slot until they settle, and then on those that their circles "
-    text += (
-        f"reach; {EVERYWHERE}, on every slot, to which the worker may change from start to start; or {DKM}, each on "
-    )
-    text += "one slot, with copies of all objects, as long as the stream exists"
+    text = f"where CKQs are: {SETTLE} (default), on every slot until they settle, and then where their circles reach; "
+    text += f"{EVERYWHERE}, on every slot, to which the worker may change from start to start; or {DKM}, each on one "
+    text += "slot, to which objects with one of its words are copied, as long as the stream exists"
     add("--nearest", choices=NEAREST, default=SETTLE, metavar="WHERE", help=text)
     add = parser.add_argument_group("the job").add_argument
     add("--cores", type=shared.count, metavar="N", help="cores to use (default: all)")

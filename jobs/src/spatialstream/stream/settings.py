@@ -123,6 +123,11 @@ class StreamSettings:
         return self.nearest == DKM
 
     @property
+    def has_words(self) -> bool:
+        """Whether the jobs know words of continuous queries (:mod:`~spatialstream.stages.words`)."""
+        return self.filtered or self.placing
+
+    @property
     def filtered(self) -> bool:
         """Whether the stream serves subscriptions only: it drops objects that none can match, and stores none."""
         return self.rule.serves == SUBSCRIPTIONS

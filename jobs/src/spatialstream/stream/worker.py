@@ -360,8 +360,7 @@ class Worker:
             self._drop_tables(self._counted.interval, since.watermark)
         if since is not None:
             self._drop_radii(since.round)
-        has_words = self._settings.filtered or self._settings.placing
-        if has_words and record.round.census and record.last >= 0:
+        if self._settings.has_words and record.round.census and record.last >= 0:
             self._step("census")
             put_value(self._storage, LATEST, Census(number, record.round.revision, record.last, record.round.version))
         self._step("done")
