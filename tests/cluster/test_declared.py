@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,19 +86,25 @@ def located(stream: LiveStream) -> list[str]:
     return ["--stream", NAME, "--bootstrap", servers.kafka.bootstrap, "--zookeeper", servers.zookeeper.hosts]
 
 
+def of_area(name: str, region: Mapping[str, Any]) -> dict[str, Any]:
+    """The region with the area of its polygon in the polygon's place."""
+    return {"area": name} | {member: value for member, value in region.items() if member != "polygon"}
+
+
 def of_areas(stream: LiveStream, records: Sequence[dict[str, Any]], folder: Path) -> list[Query]:
-    """The queries, of whose polygons every other one is an area that the stream knows by name."""
+    """The queries, of whose polygons every other one is an area that the stream knows by name; margins stay."""
     shapes = {
         f"area {i}": each["region"]["polygon"]
         for i, each in enumerate(records)
-        if i % 2 and "polygon" in each.get("region", {})
+        if i % 2 and each.get("region", {}).get("polygon", {}).get("type") == "Polygon"
     }
     features = [{"type": "Feature", "properties": {"name": name}, "geometry": shape} for name, shape in shapes.items()]
     (folder / "areas.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     assert main(["areas", "load", str(folder / "areas.geojson"), "--id", "name", *located(stream)]) == 0
     table = Areas(stream.connection, NAME, WGS84, RULE).table()
     named = [
-        each | ({"region": {"area": f"area {i}"}} if f"area {i}" in shapes else {}) for i, each in enumerate(records)
+        each | ({"region": of_area(f"area {i}", each["region"])} if f"area {i}" in shapes else {})
+        for i, each in enumerate(records)
     ]
     queries = [parse_query(dict(with_area(each, lambda: table)), WGS84, RULE) for each in named]
     areas = [q.predicate.region.area for q in queries if isinstance(q.predicate.region, Polygon)]
