@@ -350,6 +350,7 @@ def _offer_objects(
     table: Array,
     ask: RankedAsk,
     radius: float,
+    worst: float,
     node: Array,
     codes: Array,
     filters: Array,
@@ -357,10 +358,13 @@ def _offer_objects(
     found: tuple[Array, Array, Array],
     m: int,
 ) -> tuple[int, int]:
-    """Offer the objects of a node to the m best so far; returns how many these are now, and how many it looked at."""
+    """Offer the objects of a node to the m best so far; returns how many these are now, and how many it looked at.
+
+    Objects with scores above ``worst`` are left out.
+    """
     row, checked = node[0], 0
     s = columns_at(table, row)
-    limit = found[0][0] if m == len(found[0]) else math.inf
+    limit = found[0][0] if m == len(found[0]) else worst
     timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
     ceiling = _ceiling(ask, node)
     for w in range(len(codes)):
@@ -379,19 +383,24 @@ def _offer_objects(
             first, textual = _match(s, position, ask, codes, filters, counts)
             if first != w:
                 continue
-            m = offer(table, found, m, _score(ask, spatial, t, textual), row, position)
+            score = _score(ask, spatial, t, textual)
+            if score > worst:
+                continue
+            m = offer(table, found, m, score, row, position)
             if m == len(found[0]):
                 limit = found[0][0]
     return m, checked
 
 
 @kernel
-def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[Array, Array, Array, Array, int]:
-    """The k objects with the least scores within the radius.
+def best(
+    table: Array, asked: tuple[Any, ...], k: int, radius: float, worst: float
+) -> tuple[Array, Array, Array, Array, Array, int]:
+    """The k objects with the least scores within the radius, of those with scores up to ``worst``.
 
     Returns:
-        rows of the table int32[m], positions int32[m], distances float64[m] and T float64[m], in order of (score, t
-        descending, id, x, y); and the number of objects looked at. Fewer than k: they are all.
+        rows of the table int32[m], positions int32[m], distances float64[m], T float64[m] and scores float64[m], in
+        order of (score, t descending, id, x, y); and the number of objects looked at. Fewer than k: they are all.
     """
     ask = RankedAsk(*asked)
     nodes = np.empty((64 + len(table), 5 + 2 * len(ask.weights)), np.int64)
@@ -400,7 +409,7 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
     filters = np.empty((len(table), len(ask.groups)), np.int64)
     counts, starts = np.empty(len(ask.sizes), np.int64), np.empty(5, np.int64)
     used, most = _enter_roots(table, ask, radius, codes, filters, nodes, keys, heap)
-    waiting, m, checked, limit = used, 0, 0, math.inf
+    waiting, m, checked, limit = used, 0, 0, worst
     k = min(k, most)
     found = (np.empty(k), np.empty(k, np.int32), np.empty(k, np.int32))
     while k > 0 and waiting > 0 and keys[0] <= limit:
@@ -409,7 +418,8 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
         pop(keys, heap, waiting)
         row = nodes[node, 0]
         if _is_leaf(nodes[node]):
-            m, more = _offer_objects(table, ask, radius, nodes[node], codes[row], filters[row], counts, found, m)
+            of, sets = codes[row], filters[row]
+            m, more = _offer_objects(table, ask, radius, worst, nodes[node], of, sets, counts, found, m)
             checked += more
             if m == k:
                 limit = found[0][0]
@@ -428,7 +438,24 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
         s = columns_at(table, row)
         distances[i] = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
         _, textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
-    return rows, positions, distances, textuals, checked
+    return rows, positions, distances, textuals, found[0][:m], checked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedSearch:
+    """A search of some segments of a table.
+
+    Attributes:
+        rows: theirs.
+        places: int32, where these are in the table.
+        asked: a :class:`RankedAsk`, as a plain tuple.
+        satisfied: what candidates have to satisfy besides, by their rows in the table; None: nothing.
+    """
+
+    rows: Array
+    places: Codes
+    asked: tuple[Any, ...]
+    satisfied: Satisfying | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -450,45 +477,67 @@ class Found:
 
 
 def _best(
-    table: Array, asked: tuple[Any, ...], k: int, radius: float, satisfied: Satisfying | None, *, ties: bool
-) -> tuple[Array, Array, Array, Array, int]:
-    """As :func:`best`, of those that satisfy.
+    search: RankedSearch, k: int, radius: float, worst: float, *, ties: bool
+) -> tuple[Array, Array, Array, Array, Array, int]:
+    """As :func:`best`, of those that satisfy, with their places in the table in place of their rows.
 
     With ``ties`` there are also all objects that are like the last one in all but their fields.
     """
     wanted, checked = k + 1 if ties else k, 0
     while True:
-        *found, more = best(table, asked, wanted, radius)
+        *found, more = best(search.rows, search.asked, wanted, radius, worst)
         checked += more
-        rows, positions, distances, textual = found
-        kept = np.arange(len(rows)) if satisfied is None else np.flatnonzero(satisfied(rows, positions))
-        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(table, found, kept[k - 1]))):
-            kept = kept if ties else kept[:k]
-            return rows[kept], positions[kept], distances[kept], textual[kept], checked
+        rows, positions = found[:2]
+        owners = search.places[rows]
+        kept = np.arange(len(rows))
+        if search.satisfied is not None:
+            kept = np.flatnonzero(search.satisfied(owners, positions))
+        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(search.rows, found, kept[k - 1]))):
+            owners, positions, distances, textual, scores = (
+                each[kept if ties else kept[:k]] for each in (owners, *found[1:])
+            )
+            return owners, positions, distances, textual, scores, checked
         wanted *= _MORE
+
+
+def _best_of_all(searches: Sequence[RankedSearch], k: int, radius: float, *, ties: bool) -> tuple[Sequence[Array], int]:
+    """What :func:`_best` finds by all searches, with all that has the score of the last; and the objects checked."""
+    parts, worst, checked = list[Sequence[Array]](), math.inf, 0
+    for search in searches:
+        *found, more = _best(search, k, radius, worst, ties=ties)
+        checked += more
+        parts.append(found)
+        scores = np.concatenate([each[-1] for each in parts])
+        if len(scores) >= k and len(searches) > 1:
+            worst = float(np.partition(scores, k - 1)[k - 1])
+    if len(searches) == 1:
+        return parts[0][:-1], checked
+    *columns, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return [each[scores <= worst] for each in columns], checked
 
 
 def _alike(table: Array, found: Sequence[Array], one: int) -> bool:
     """Whether the last object found is like another one in all by which they are ordered, apart from their fields."""
-    rows, positions, distances, textual = found
+    rows, positions, distances, textual, _ = found
     ends = np.array([one, len(rows) - 1])
     last = rows_at(table, rows[ends], positions[ends], distances[ends])
     return bool(textual[one] == textual[-1]) and alike(last, 0, 1)
 
 
 def search_best(
-    table: Array, ask: RankedAsk, k: int, ranking: Ranking, satisfied: Satisfying | None = None, *, ties: bool = False
+    table: Array, searches: Sequence[RankedSearch], k: int, ranking: Ranking, *, ties: bool = False
 ) -> Found:
     """The k best within i r, and all candidates within (i - 1) r, for the least i with k candidates, or the last one.
 
     All slots together have k candidates at i or before; and if before, at i* < i, then the candidates that are here
-    within i* r are among those within (i - 1) r, which are fewer than k. Candidates are what is ``satisfied``, if it is
-    given. With ``ties`` the k best are some more, if others are like the last of them.
+    within i* r are among those within (i - 1) r, which are fewer than k. Candidates are what one of the searches of
+    segments of the table finds. With ``ties`` the k best are some more, if others are like the last of them; with
+    several searches, if others have its score.
     """
-    asked, checked = tuple(ask), 0
+    checked = 0
     nearer: Sequence[Array] = (np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0))
     for i in range(1, ranking.expansions + 1):
-        *found, more = _best(table, asked, k, i * ranking.radius, satisfied, ties=ties)
+        found, more = _best_of_all(searches, k, i * ranking.radius, ties=ties)
         checked += more
         if len(found[0]) >= k or i == ranking.expansions:
             break
