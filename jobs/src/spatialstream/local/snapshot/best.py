@@ -30,7 +30,7 @@ from spatialstream.local.snapshot.corpora import CorpusTable
 from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
 from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.termlists import get_unit
-from spatialstream.local.snapshot.unions import Satisfying
+from spatialstream.local.snapshot.unions import Satisfying, Share
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
 from spatialstream.local.snapshot.zranges import bisect, has_keywords, is_keyword, is_reached, nearest_bound
 from spatialstream.local.wordtable import find_word, pack
@@ -446,14 +446,12 @@ class RankedSearch:
     """A search of some segments of a table.
 
     Attributes:
-        rows: theirs.
-        places: int32, where these are in the table.
+        share: these segments.
         asked: a :class:`RankedAsk`, as a plain tuple.
         satisfied: what candidates have to satisfy besides, by their rows in the table; None: nothing.
     """
 
-    rows: Array
-    places: Codes
+    share: Share
     asked: tuple[Any, ...]
     satisfied: Satisfying | None = None
 
@@ -485,14 +483,14 @@ def _best(
     """
     wanted, checked = k + 1 if ties else k, 0
     while True:
-        *found, more = best(search.rows, search.asked, wanted, radius, worst)
+        *found, more = best(search.share.rows, search.asked, wanted, radius, worst)
         checked += more
         rows, positions = found[:2]
-        owners = search.places[rows]
+        owners = search.share.owners(rows)
         kept = np.arange(len(rows))
         if search.satisfied is not None:
             kept = np.flatnonzero(search.satisfied(owners, positions))
-        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(search.rows, found, kept[k - 1]))):
+        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(search.share.rows, found, kept[k - 1]))):
             owners, positions, distances, textual, scores = (
                 each[kept if ties else kept[:k]] for each in (owners, *found[1:])
             )

@@ -12,6 +12,7 @@ search goes no farther than the k-th object of an earlier one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -29,7 +30,7 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.properties.condition import Condition
 from spatialstream.model.properties.programs import Programs
 
-__all__ = ["FoundNearest", "Satisfying", "count_terms", "nearest_of_groups", "satisfying", "search_groups"]
+__all__ = ["FoundNearest", "Satisfying", "Share", "count_terms", "nearest_of_groups", "satisfying", "search_groups"]
 
 Found = tuple[Codes, Codes, int]
 """Objects as rows of the table and positions, ascending by both; and the number of objects checked."""
@@ -45,6 +46,23 @@ SearchNearest = Callable[[int, float], FoundNearest]
 
 _MORE = 4
 """Factor by which more neighbours are requested if too few of them satisfy the expression."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """Segments of a table in which the same is looked for.
+
+    Attributes:
+        rows: their rows.
+        places: int32, where these are in the table; None: they are all of it.
+    """
+
+    rows: Array
+    places: Codes | None
+
+    def owners(self, rows: Codes) -> Codes:
+        """Rows of the table, of those of the share."""
+        return rows if self.places is None else self.places[rows]
 
 
 @kernel
@@ -125,10 +143,15 @@ def search_groups(expression: Expression, satisfied: Satisfying, search: Callabl
         search: finds the objects that have all of the given terms.
     """
     found = [search(group) for group in expression.groups]
-    keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
-    rows, positions = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+    checked = sum(each[2] for each in found)
+    rows, positions, _ = found[0]
+    if len(found) > 1:
+        keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
+        rows, positions = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+    if not expression.none and expression.where is None:
+        return rows, positions, checked
     kept = satisfied(rows, positions)
-    return rows[kept], positions[kept], sum(checked for _, _, checked in found)
+    return rows[kept], positions[kept], checked
 
 
 def nearest_of_groups(
@@ -155,7 +178,15 @@ def nearest_of_groups(
         if 0 < k <= len(kept):
             bound = min(bound, float(distances[kept[k - 1]]))
         parts.append((rows[kept], positions[kept], distances[kept]))
+    if len(parts) == 1:
+        rows, positions, distances = parts[0]
+        return rows[:k], positions[:k], distances[:k], checked
     rows, positions, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(distances)
+    nearest = distances[order[: k + 1]]
+    if (nearest[:-1] < nearest[1:]).all():  # none of two searches, and no ties
+        best = order[:k]
+        return rows[best], positions[best], distances[best], checked
     _, first = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
     found = rows_at(table, rows[first], positions[first], distances[first])
     best = first[found.order()[:k]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,7 +36,14 @@ from spatialstream.local.snapshot.signatures import SignedSegment
 from spatialstream.local.snapshot.termtables import count_words
 from spatialstream.local.snapshot.topterms import top_words
 from spatialstream.local.snapshot.totals import largest
-from spatialstream.local.snapshot.unions import FoundNearest, count_terms, nearest_of_groups, satisfying, search_groups
+from spatialstream.local.snapshot.unions import (
+    FoundNearest,
+    Share,
+    count_terms,
+    nearest_of_groups,
+    satisfying,
+    search_groups,
+)
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
 from spatialstream.model.expressions import Expression, is_marked, keyed
@@ -123,17 +130,17 @@ class Part:
         return self.t_max > t_after and self.t_min <= t_last
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Share:
-    """Segments of a table in which the same keywords of properties have postings.
+@lru_cache(4_096)
+def _asked_of(literals: tuple[str, ...]) -> frozenset[str]:
+    """The properties of which an expression has tests that can be terms."""
+    where = Expression.of(literals).where
+    return frozenset() if where is None else asked_of(where)
 
-    Attributes:
-        rows: their rows.
-        places: int32, where these are in the table.
-    """
 
-    rows: npt.NDArray[np.void]
-    places: Codes
+@lru_cache(4_096)
+def _keyed(literals: tuple[str, ...], unkeyed: frozenset[str]) -> Expression:
+    """An expression with terms in place of tests of keywords, of properties that are not ``unkeyed``."""
+    return keyed(Expression.of(literals), unkeyed)
 
 
 class _Table:
@@ -160,21 +167,20 @@ class _Table:
         self.rows = np.concatenate(rows) if rows else _NO_ROWS
         self.stores = any(segment is not None and segment.stored is not None for segment in self.segments)
         self.unkeyed = [None if segment is None else segment.unkeyed for segment in self.segments]
-        self._shares: dict[frozenset[str], list[tuple[frozenset[str], _Share]]] = {}
+        self._shares: dict[frozenset[str], list[tuple[frozenset[str], Share]]] = {}
         self.numbered: _Numbered | None = None
         self.weighed: _Weighed | None = None
 
-    def searches(self, literals: Sequence[str]) -> list[tuple[Expression, _Share]]:
+    def searches(self, literals: Sequence[str]) -> list[tuple[Expression, Share]]:
         """The expression of literals, with terms in place of tests of keywords that have postings.
 
         Which ones do may differ by segment: there is one expression for each share of the segments, those of the most
         terms first.
         """
-        expression = Expression.of(literals)
-        names = frozenset[str]() if expression.where is None else asked_of(expression.where)
-        return [(keyed(expression, unkeyed), share) for unkeyed, share in self._shares_by(names)]
+        literals = tuple(literals)
+        return [(_keyed(literals, unkeyed), share) for unkeyed, share in self._shares_by(_asked_of(literals))]
 
-    def _shares_by(self, names: frozenset[str]) -> list[tuple[frozenset[str], _Share]]:
+    def _shares_by(self, names: frozenset[str]) -> list[tuple[frozenset[str], Share]]:
         """The segments by which of these properties have no postings, those of the fewest first."""
         shares = self._shares.get(names)
         if shares is None:
@@ -182,14 +188,12 @@ class _Table:
             kinds = sorted({each for each in lacking if each is not None}, key=lambda kind: (len(kind), sorted(kind)))
             shares = [(kind, self._share_of(np.flatnonzero([each == kind for each in lacking]))) for kind in kinds]
             if len(shares) < 2:
-                shares = [
-                    (kinds[0] if kinds else frozenset(), _Share(self.rows, np.arange(len(lacking), dtype=np.int32)))
-                ]
+                shares = [(kinds[0] if kinds else frozenset(), Share(self.rows, None))]
             self._shares[names] = shares
         return shares
 
-    def _share_of(self, places: Ints) -> _Share:
-        return _Share(self.rows[places], places.astype(np.int32))
+    def _share_of(self, places: Ints) -> Share:
+        return Share(self.rows[places], places.astype(np.int32))
 
     def stored_at(self, owners: Codes, positions: Codes, fields: Shown) -> pa.LargeStringArray:
         """Of the fields that the stream keeps of the objects at positions of rows those that are shown."""
@@ -378,10 +382,10 @@ class ObjectsView:
             self.checked += checked
             return table, owners, positions
 
-        def of_group(share: _Share, group: Sequence[str]) -> tuple[Codes, Codes, int]:
+        def of_group(share: Share, group: Sequence[str]) -> tuple[Codes, Codes, int]:
             offsets, words = pack(group)
             owners, positions, checked = search(share.rows, tuple(ask._replace(word_offsets=offsets, words=words)))
-            return share.places[owners], positions, checked
+            return share.owners(owners), positions, checked
 
         found = list[tuple[Codes, Codes]]()
         for expression, share in table.searches(keywords):
@@ -417,9 +421,9 @@ class ObjectsView:
             )
             return found
 
-        def of_group(share: _Share, group: Sequence[str], wanted: int, within: float) -> FoundNearest:
+        def of_group(share: Share, group: Sequence[str], wanted: int, within: float) -> FoundNearest:
             owners, positions, distances, checked = of_rows(share.rows, group, wanted, within)
-            return share.places[owners], positions, distances, checked
+            return share.owners(owners), positions, distances, checked
 
         searches = []
         for expression, share in table.searches(keywords) if is_marked(keywords) else ():
@@ -476,11 +480,8 @@ class ObjectsView:
             where = None
             if expression.where is not None:
                 where = satisfying(rows, table.segments, Expression(where=expression.where))
-            searches.append(
-                RankedSearch(
-                    rows if len(share.places) == len(rows) else rows[share.places], share.places, tuple(ask), where
-                )
-            )
+            weighed = Share(rows if share.places is None else rows[share.places], share.places)
+            searches.append(RankedSearch(weighed, tuple(ask), where))
         found = search_best(rows, searches, k, ranking, ties=table.stores and fields != ())
         self.checked += found.checked
         if not table.stores:
