@@ -6,8 +6,9 @@ of queries: the same objects pass. The floor of conditions is two thirds of its 
 times, and each is checked on a sample of objects by brute force.
 
 The same objects are also in a store of segments, which snapshot queries ask by a condition, beside the same queries of
-the country as one keyword more, and beside a store of an earlier format, which checks conditions on candidates only.
-Building and bytes are those of both stores.
+the country as one keyword more, beside a store of an earlier format, which checks conditions on candidates only, and
+beside one of which half of the objects came with that format. Building and bytes are those of all stores; what postings
+cost an append is measured beside the same appends without them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 
 from spatialstream.local.range import crq
 from spatialstream.local.range.crq import ContinuousRangeIndex
-from spatialstream.local.snapshot import segments
+from spatialstream.local.snapshot import segment, segments
+from spatialstream.local.snapshot.keywords import Decided
 from spatialstream.local.snapshot.segments import SegmentStore
 from spatialstream.model.expressions import Expression
 from spatialstream.model.keyword_terms import beside, keyword_lists, with_keywords
@@ -244,11 +246,38 @@ def snapshots() -> list[Row]:
             rows.append({"name": what, "value": OBJECTS / seconds, "unit": "objects/s", "floor": None})
             rows[-1]["note"] = f"{stores[name].nbytes / len(source):.1f} bytes an object"
     stores["earlier format"] = earlier(stores["country and priority"])
+    half = stores["half of it earlier"] = earlier(filled(source.take(np.arange(len(source) // 2)), len(source))[0])
+    half.append(source.take(np.arange(len(source) // 2, len(source))))
+    assert half.segments == 2
+    rows += of_postings({name: given[name] for name in ("country and priority", "another plate each")})
     columns = queries(source, ASKED, QUERY_SEED, side=0.02)
     own = [tuple(columns.keywords[i]) for i in range(ASKED)]
     for kind in ("SRQ", "SKQ", "STQ"):
         rows += of_kind(kind, "", stores, columns, own_countries(source, columns), [()] * ASKED)
         rows += of_kind(kind, "1 to 3 words, ", stores, columns, own_countries(source, columns), own)
+    return rows
+
+
+def without_postings(terms: TermLists, columns: PropertyColumns, _: Decided) -> tuple[TermLists, Decided]:
+    """In place of :func:`spatialstream.local.snapshot.keywords.with_postings`: no keyword has any."""
+    return terms, dict.fromkeys(columns.columns, False)
+
+
+def of_postings(given: dict[str, ObjectBatch]) -> list[Row]:
+    """What postings add to the time of appends: stores with them and without, in turns."""
+    rows, ways = list[Row](), (segment.with_postings, without_postings)
+    for epoch in EPOCHS:
+        for name, batch in given.items():
+            best = dict.fromkeys(ways, np.inf)
+            for _ in range(PASSES):
+                for way in ways:
+                    segment.with_postings = way
+                    best[way] = min(best[way], filled(batch, epoch)[1])
+            segment.with_postings = ways[0]
+            times = [best[way] / len(batch) * 1e6 for way in ways]
+            what = f"store, {name}: append with postings, {epoch:,} at a time"
+            rows.append({"name": what, "value": times[0] / times[1], "unit": "of without", "floor": None})
+            rows[-1]["note"] = f"{times[0]:.2f}, {times[1]:.2f} us an object"
     return rows
 
 
@@ -268,6 +297,7 @@ def of_kind(
     cases = {
         "where country = ...": (keyed, conditions),
         "the same, checked": (stores["earlier format"], conditions),
+        "the same, checked in half of the objects": (stores["half of it earlier"], conditions),
         "country as one word more": (as_word, [(f"of{each}",) for each in countries.to_pylist()]),
     }
     rows, answers = list[Row](), []
@@ -280,7 +310,7 @@ def of_kind(
         note = f"p95 {np.percentile(times, 95) * 1e6:,.0f} us"
         rows.append({"name": f"{kind}, {what}{name}", "value": np.median(times) * 1e6, "unit": "us", "floor": None})
         rows[-1]["note"] = note
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     return rows
 
 

@@ -6,7 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spatialstream.model.keyword_terms import MOST_ALTERNATIVES, as_terms, beside, keyword_lists, with_keywords
+from spatialstream.model.keyword_terms import (
+    MOST_ALTERNATIVES,
+    as_terms,
+    asked_of,
+    beside,
+    keyword_lists,
+    with_few_values,
+    with_keywords,
+)
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.condition import Both, Either, cql2_of, text_of
@@ -144,6 +152,19 @@ def test_many_values_have_a_term_each():
     assert len(lists.vocabulary) == len({*values})
 
 
+def test_there_are_terms_up_to_a_number_of_values():
+    terms = TermLists.of([("a",), (), ("a", "b"), ()] * 100)
+    values = pa.array([None, "x", "y", "z"] * 100, pa.string())
+    assert with_few_values(terms, values, "p", 2) is None
+    for most in (3, 400):
+        found = with_few_values(terms, values, "p", most)
+        assert found is not None
+        assert [found[i] for i in range(4)] == [["a"], ['"p"x'], ["a", "b", '"p"y'], ['"p"z']]
+        assert len(found.vocabulary) == 5
+    assert with_few_values(terms, values, "p", 0) is None
+    assert with_few_values(terms, pa.nulls(400, pa.string()), "p", 0) is terms
+
+
 def test_sets_are_joined_one_by_one():
     one, other = TermLists.of([("a", "b"), (), ("b",)]), TermLists.of([(), ("x",), ("y", "x")])
     joined = beside(one, other)
@@ -159,3 +180,5 @@ def test_tests_of_properties_without_terms_are_left():
     assert text_of(parts.rest) == "country = 'de' AND open = true"
     assert as_terms(where, frozenset(["country", "the place"])).rest == where
     assert as_terms(where, frozenset(["open"])) == as_terms(where)
+    assert asked_of(where) == {"country", "the place"}
+    assert asked_of(parse_where("NOT country = 'de' AND open = true", DECLARED)) == frozenset()

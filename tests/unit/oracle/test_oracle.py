@@ -707,7 +707,8 @@ def test_every_query_of_the_demo_finds_something():
     assert [o.t for o in objects] == sorted(o.t for o in objects)
     asked = [query for query in queries if not isinstance(query, Cancellation)]
     assert {query.type for query in asked} == set(TYPES)
-    assert any(isinstance(query.predicate.region, Polygon) for query in asked)
+    polygons = [query.predicate.region for query in asked if isinstance(query.predicate.region, Polygon)]
+    assert sorted(region.within for region in polygons) == [0, 10_000]
     assert sum(query.predicate.where is not None for query in asked) == 2
     answered = {row["query"] for row in found if row.get("object") or row.get("objects") or row.get("terms")}
     assert answered == {query.id for query in queries}

@@ -31,7 +31,16 @@ from spatialstream.model.properties.condition import Both, Condition, Test, all_
 from spatialstream.model.properties.declared import ARROW, PropertyType
 from spatialstream.model.terms import TermLists
 
-__all__ = ["MOST_ALTERNATIVES", "AsTerms", "as_terms", "beside", "keyword_lists", "with_keywords"]
+__all__ = [
+    "MOST_ALTERNATIVES",
+    "AsTerms",
+    "as_terms",
+    "asked_of",
+    "beside",
+    "keyword_lists",
+    "with_few_values",
+    "with_keywords",
+]
 
 MOST_ALTERNATIVES = 16
 """Sets of terms that stand for a condition at most: each is an entry of an index. Tests of more values are checked."""
@@ -57,7 +66,7 @@ class AsTerms:
 @lru_cache(4_096)
 def as_terms(condition: Condition, unkeyed: frozenset[str] = frozenset()) -> AsTerms:
     """Which tests of a condition can be terms: those of the fewest values first, and none of ``unkeyed`` properties."""
-    parts = condition.parts if isinstance(condition, Both) else (condition,)
+    parts = _parts_of(condition)
     alternatives: list[tuple[str, ...]] = [()]
     chosen: list[Test] = []
     tests = [part for part in parts if _is_listed(part) and part.property not in unkeyed]
@@ -70,6 +79,16 @@ def as_terms(condition: Condition, unkeyed: frozenset[str] = frozenset()) -> AsT
     sets = tuple(tuple(dict.fromkeys(each)) for each in alternatives)
     names = tuple(dict.fromkeys(test.property for test in chosen))
     return AsTerms(sets, names, all_of(rest) if rest else None)
+
+
+@lru_cache(4_096)
+def asked_of(condition: Condition) -> frozenset[str]:
+    """The properties of which a condition has tests that can be terms."""
+    return frozenset(part.property for part in _parts_of(condition) if _is_listed(part))
+
+
+def _parts_of(condition: Condition) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, Both) else (condition,)
 
 
 def _is_listed(part: Condition) -> TypeGuard[Test]:
@@ -96,18 +115,32 @@ def with_keywords(terms: TermLists, columns: PropertyColumns, names: Iterable[st
     """
     for name in names:
         column = columns.columns.get(name)
-        if column is not None and column.type == _TEXT and column.null_count < len(column):
-            terms = _with_values(terms, column, name)
+        if column is not None and column.type == _TEXT:
+            more = with_few_values(terms, column, name, len(column))
+            terms = terms if more is None else more
     return terms
 
 
-def _with_values(terms: TermLists, column: pa.StringArray, name: str) -> TermLists:
-    """The terms of n objects, after each that of its value of a property, if it has one."""
+def with_few_values(terms: TermLists, column: pa.StringArray, name: str, most: int) -> TermLists | None:
+    """The terms of n objects, after each that of its value of a property, if it has one.
+
+    Args:
+        terms: those of the texts, which keep their codes.
+        column: the values, of keywords.
+        name: of the property.
+        most: number of distinct values up to which there are such terms; None if there are more, which is found as soon
+            as there is one more.
+    """
+    if column.null_count == len(column):
+        return terms
     there = _EVERYWHERE
     if column.null_count:
         there = np.require(column.is_valid().to_numpy(zero_copy_only=False), requirements=["C", "W"])
     bounds, own = (np.require(each, requirements=["C", "W"]) for each in (terms.offsets, terms.codes))
-    offsets, codes, firsts = _joined(bounds, own, len(terms.vocabulary), *string_view(column), there, process_seed())
+    known = len(terms.vocabulary)
+    offsets, codes, firsts = _joined(bounds, own, known, *string_view(column), there, process_seed(), most)
+    if len(firsts) > most:
+        return None
     more = pc.binary_join_element_wise(pa.scalar(_prefix(name)), column.take(pa.array(firsts)), "")
     return TermLists(offsets, codes, pa.concat_arrays([terms.vocabulary, more]))
 
@@ -133,12 +166,12 @@ def _are_same(data: Bytes, one: int, other: int, length: int) -> bool:
 
 @kernel
 def _joined(
-    offsets: Codes, codes: Codes, known: int, bounds: Codes, data: Bytes, there: Flags, seed: Seed
+    offsets: Codes, codes: Codes, known: int, bounds: Codes, data: Bytes, there: Flags, seed: Seed, most: int
 ) -> tuple[Codes, Codes, Ints]:
     """Sets of terms, each with a code of its string after its own; and the row in which each string is first.
 
     Strings are numbered from ``known``, in order of appearance; where ``there`` (empty: everywhere) is false there is
-    none.
+    none. It ends early where there are more than ``most`` strings, and is then of no use but for their number.
     """
     n = len(offsets) - 1
     ends, joined = np.empty(n + 1, np.int32), np.empty(offsets[n] - offsets[0] + n, np.int32)
@@ -163,6 +196,8 @@ def _joined(
         if slots[slot] < 0:
             slots[slot], firsts[m], hashes[m] = m, i, hashed
             m += 1
+            if m > most:
+                break
         joined[at] = known + slots[slot]
         at += 1
         if m == len(firsts):

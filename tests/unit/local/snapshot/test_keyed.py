@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,8 @@ from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Box
 from spatialstream.model.space import Space
+from spatialstream.model.terms import TermLists
+from spatialstream.oracle import ranking as oracle
 from spatialstream.oracle.conditions import satisfies
 from tests.lengths import examples
 from tests.unit.local.snapshot.test_best import corpus_of
@@ -53,7 +56,7 @@ def drawn(chance: random.Random, n: int, counted: bool = False) -> list[SpatialO
     ]
     if not counted:
         return objects
-    return [replace(o, counts=tuple(chance.choice([1, 1, 2, 9]) for _ in o.terms)) for o in objects]
+    return [replace(o, counts=tuple(chance.choice([1, 1, 2, 7]) for _ in o.terms)) for o in objects]
 
 
 def asked(chance: random.Random) -> dict[str, Any]:
@@ -97,6 +100,36 @@ def stored(chance: random.Random, objects: list[SpatialObject], old: int) -> Seg
     return store
 
 
+def with_segments(segments: Sequence[Segment], files: MemoryFiles) -> SegmentStore:
+    """A store of exactly these segments, at most seven, from a checkpoint."""
+    store = SegmentStore(PLANE)
+    for segment in segments:
+        ids = to_arrow(segment.columns.id_offsets, segment.columns.ids)
+        store.append(
+            ObjectBatch(ids, segment.columns.t, segment.columns.x, segment.columns.y, TermLists.empty(len(ids)))
+        )
+    manifest = store.checkpoint(files.write)
+    assert len(manifest["segments"]) == len(segments)
+    for part, segment in zip(manifest["segments"], segments, strict=True):
+        part["keyed"] = segment.keyed
+        files.files[part["file"]] = segment.to_arrays(), {}
+    return SegmentStore.restore(PLANE, manifest, files.read)
+
+
+def mixed(chance: random.Random, objects: list[SpatialObject]) -> tuple[SegmentStore, set[frozenset[str]]]:
+    """A store of the objects, in each of whose segments other keywords have no postings; and which have none."""
+    n = chance.randrange(2, 8)
+    if chance.random() < 0.5:  # segments of other times are not loaded
+        objects = sorted(objects, key=lambda o: o.t)
+    size = -(-len(objects) // n)
+    segments = []
+    for part in (objects[first : first + size] for first in range(0, len(objects), size)):
+        decided = {name: chance.random() < 0.6 for name in ("country", "the place")}
+        built = Segment.build(PLANE, ObjectBatch.of(part), decided)
+        segments.append(earlier(part) if chance.random() < 0.2 else built)
+    return with_segments(segments, MemoryFiles()), {segment.unkeyed for segment in segments}
+
+
 def inside(box: Box | None, o: SpatialObject) -> bool:
     return box is None or (box.west <= o.x <= box.east and box.south <= o.y <= box.north)
 
@@ -104,6 +137,14 @@ def inside(box: Box | None, o: SpatialObject) -> bool:
 def columns(found: Any) -> list[tuple[Any, ...]]:
     given = [found.t, found.ids, found.x, found.y]
     return list(zip(*(column.tolist() for column in given), strict=True))
+
+
+def score_of(o: SpatialObject, at: tuple[float, float], by: Ranking, texts: oracle.Corpus) -> float:
+    """The score of an object of a query at the end, by the oracle."""
+    assert by.half_life is not None
+    space = oracle.space_score(PLANE.distance(*at, o.x, o.y), by.radius)
+    text = oracle.text_score(o.said, by.asked, texts, by.static)
+    return oracle.decayed(by.shares[0], space, text, oracle.decay(LAST - o.t, by.half_life))
 
 
 def compared(chance: random.Random, store: SegmentStore, objects: list[SpatialObject], corpus: CorpusTable) -> bool:
@@ -126,10 +167,14 @@ def compared(chance: random.Random, store: SegmentStore, objects: list[SpatialOb
     assert columns(store.nearest(*at, k, literals, *times)) == [(-t, *rest) for _, t, *rest in near]
     by = Ranking(("w0", "w3"), 2.0, 1, half_life=500)
     best = store.best(at, k, by, literals, times, LAST, corpus)
-    unkeyed = Counter((o.t, o.id, o.x, o.y) for o in there if {*o.terms} & {*by.words})
+    candidates = [o for o in there if {*o.terms} & {*by.words}]
     found = Counter(columns(best.rows))
-    assert found <= unkeyed
-    assert found.total() == min(k, unkeyed.total())
+    assert found <= Counter((o.t, o.id, o.x, o.y) for o in candidates)
+    texts = oracle.Corpus.of(o.terms for o in objects)
+    scored = sorted((score_of(o, at, by, texts), -o.t, o.id, o.x, o.y) for o in candidates)
+    assert found >= Counter((-t, *rest) for _, t, *rest in scored[:k])
+    wanted = min(k, len(scored))
+    assert wanted <= found.total() <= sum(each[0] <= scored[wanted - 1][0] for each in scored)
     return keyed(Expression(where=where)).any != ()
 
 
@@ -141,6 +186,16 @@ def test_answers_are_those_of_brute_force(seed: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(keywords, "ALIKE", chance.choice([16, 70, 200]))
     objects = drawn(chance, chance.choice([1, 40, 300, 900]), counted=seed % 3 == 0)
     store = stored(chance, objects, chance.choice([0, 0, len(objects) // 3]))
+    corpus = corpus_of(objects)
+    assert sum(compared(chance, store, objects, corpus) for _ in range(20)) > 4
+
+
+@pytest.mark.parametrize("seed", range(examples(24, 400)))
+def test_so_are_those_of_segments_of_which_some_have_no_postings(seed: int) -> None:
+    chance = random.Random(seed)
+    objects = drawn(chance, chance.choice([40, 300, 900]), counted=seed % 3 == 0)
+    store, unkeyed = mixed(chance, objects)
+    assert unkeyed
     corpus = corpus_of(objects)
     assert sum(compared(chance, store, objects, corpus) for _ in range(20)) > 4
 
@@ -246,3 +301,27 @@ def test_only_objects_with_the_keyword_are_looked_at(kind: str) -> None:
             by = Ranking(("w0",), 2.0, 1, half_life=500)
             assert len(view.best((0.1, 0.1), 20, by, literals, FOREVER, LAST, corpus).rows) == 20
     assert view.checked <= (20 if kind != "SBQ" else len(objects))
+
+
+@pytest.mark.parametrize("kind", ["SRQ", "SKQ", "STQ", "SBQ"])
+def test_only_segments_without_postings_have_candidates_checked(kind: str) -> None:
+    """Of 20,000 objects in a segment with postings 20 have a country, and of 100 in one without a single one."""
+    chance = random.Random(8)
+    objects = [
+        replace(o, terms=("w0",), properties=(("country", "de" if i % 1_000 == 0 else "fr"),))
+        for i, o in enumerate(drawn(chance, 20_100))
+    ]
+    given = [Segment.build(PLANE, ObjectBatch.of(objects[:20_000])), earlier(objects[20_000:])]
+    view, corpus = with_segments(given, MemoryFiles()).view(), corpus_of(objects)
+    literals = Expression(where=parse_where("country = 'de'", DECLARED)).literals
+    match kind:
+        case "SRQ":
+            assert len(view.range_query(None, literals, *FOREVER)) == 21
+        case "SKQ":
+            assert len(view.nearest(0.1, 0.1, 21, literals, *FOREVER)) == 21
+        case "STQ":
+            assert view.term_counts(None, literals, *FOREVER)[1].tolist() == [21]
+        case "SBQ":
+            by = Ranking(("w0",), 2.0, 1, half_life=500)
+            assert len(view.best((0.1, 0.1), 21, by, literals, FOREVER, LAST, corpus).rows) == 21
+    assert view.checked <= (420 if kind != "SBQ" else len(objects) + 400)

@@ -9,8 +9,10 @@ is dropped. Nothing in it scores less than the bound, which takes
 - the text from the words that are in the node: by Cauchy and Schwarz the cosine of any object with these words alone is
   at most |q_S|/|q|, whatever other words it has. No impacts are stored for this.
 
-An object is found by each of its words, and counts for the first of them. Ties affect the answer, so a node whose bound
-is the k-th score is still opened. While too few of those found satisfy a condition on properties, more are looked for.
+Where few postings are left, the lists of the words are merged: each object is met once, with the words of the query
+that it has, and these bound its cosine as they bound that of a node. Most objects have one word of several, and are
+passed over without their place or their other terms being read. Ties affect the answer, so a node whose bound is the
+k-th score is still opened. While too few of those found satisfy a condition on properties, more are looked for.
 
 Cost: an object that is looked at costs its terms, whose weights are looked up once for a segment and a corpus table.
 """
@@ -30,7 +32,7 @@ from spatialstream.local.snapshot.corpora import CorpusTable
 from spatialstream.local.snapshot.heaps import ascending, offer, pop, push
 from spatialstream.local.snapshot.rows import ObjectRows, alike, rows_at
 from spatialstream.local.snapshot.termlists import get_unit
-from spatialstream.local.snapshot.unions import Satisfying
+from spatialstream.local.snapshot.unions import Satisfying, Share
 from spatialstream.local.snapshot.zorder import LEVELS, node_box, node_start
 from spatialstream.local.snapshot.zranges import bisect, has_keywords, is_keyword, is_reached, nearest_bound
 from spatialstream.local.wordtable import find_word, pack
@@ -128,14 +130,15 @@ class RankedAsk(NamedTuple):
             t: of the query.
             corpus: the table of its time.
         """
-        weights = ranking.weighed(corpus.weights_of(ranking.words))
+        words = pack(ranking.words)
+        weights = ranking.weighed(corpus.weights_in(*words))
         groups = [(word, i) for i, group in enumerate(text.groups) for word in group]
         filters = groups + [(word, -1) for word in text.none]
         first, last = ranking.between or (0, 1)
         return cls(
             space.geographic,
             *at,
-            *pack(ranking.words),
+            *words,
             weights,
             int((weights * weights).sum()),
             ranking.static,
@@ -170,19 +173,26 @@ def _weight(s: Columns, code: int, ask: RankedAsk) -> int:
 
 
 @kernel
-def _score(ask: RankedAsk, spatial: float, t: int, textual: float) -> float:
-    """The score of an object, or a bound of it: it falls with each of the three."""
+def _age(ask: RankedAsk, t: int) -> float:
+    """What the time of an object adds to its score: P, or M about an interval; it falls with t."""
     if ask.half_life > 0:
-        grown_by = growth(max(ask.t - t, 0), ask.half_life)
-        return decayed_score(ask.shares[0], spatial, textual, grown_by)
-    return interval_score(ask.shares, spatial, recency(min(t, ask.last), ask.first, ask.last), textual)
+        return growth(max(ask.t - t, 0), ask.half_life)
+    return recency(min(t, ask.last), ask.first, ask.last)
 
 
 @kernel
-def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Array, counts: Array) -> tuple[int, float]:
-    """The first word of the query that an object has (-1 if it has none, or fails the filter), and its T."""
+def _score(ask: RankedAsk, spatial: float, age: float, textual: float) -> float:
+    """The score of an object, or a bound of it: it rises with the age, and falls with S and T."""
+    if ask.half_life > 0:
+        return decayed_score(ask.shares[0], spatial, textual, age)
+    return interval_score(ask.shares, spatial, age, textual)
+
+
+@kernel
+def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Array, counts: Array) -> float:
+    """T of an object; -1 if it fails the filter."""
     counts[:] = 0
-    first, own, dot, code = -1, 0, 0, 0
+    own, dot, code = 0, 0, 0
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])
     counted = len(s.counts) > 0
     while at < end:
@@ -194,11 +204,10 @@ def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Arr
         for w in range(len(codes)):
             if codes[w] == code:
                 dot += weight * ask.weights[w]
-                first = w if first < 0 else min(first, w)
         for f in range(len(filters)):
             if filters[f] == code:
                 if ask.groups[f] < 0:
-                    return -1, 0.0
+                    return -1.0
                 counts[ask.groups[f]] += 1
     for f in range(len(filters)):
         if filters[f] >= 0 and is_keyword(ask.filter_offsets, ask.filter_words, f):
@@ -206,28 +215,44 @@ def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Arr
     passes = False
     for group in range(len(counts)):
         passes = passes or counts[group] == ask.sizes[group]
-    if not passes:
-        return -1, 0.0
-    return first, textual_score(dot, own, ask.asked)
+    return textual_score(dot, own, ask.asked) if passes else -1.0
+
+
+@kernel
+def _most_textual(ask: RankedAsk, squares: int, weightless: bool) -> float:
+    """An upper bound of T of objects that have some words of the query, and none of the others.
+
+    An object whose words all weigh nothing has T = 1, and so has every object if the words of the query do.
+
+    Args:
+        ask: the query.
+        squares: sum of the squares of the weights of these words.
+        weightless: whether one of them weighs nothing.
+    """
+    if weightless or ask.asked == 0:
+        return 1.0
+    return min(1.0, math.sqrt(float(squares)) / math.sqrt(float(ask.asked)) * _SLACK)
 
 
 @kernel
 def _ceiling(ask: RankedAsk, node: Array) -> float:
-    """An upper bound of T of the objects of a node, of whose words there are postings; -1 without any.
-
-    An object whose words all weigh nothing has T = 1, and so has every object if the words of the query do.
-    """
-    there, weightless, squares = False, ask.asked == 0, 0
+    """An upper bound of T of the objects of a node, of whose words there are postings; -1 without any."""
+    there, weightless, squares = False, False, 0
     for w in range(len(ask.weights)):
         if node[5 + 2 * w] < node[6 + 2 * w]:
             there = True
             weightless = weightless or ask.weights[w] == 0
             squares += ask.weights[w] * ask.weights[w]
-    if not there:
-        return -1.0
-    if weightless:
-        return 1.0
-    return min(1.0, math.sqrt(float(squares)) / math.sqrt(float(ask.asked)) * _SLACK)
+    return _most_textual(ask, squares, weightless) if there else -1.0
+
+
+@kernel
+def _nearest(s: Columns, ask: RankedAsk, node: Array) -> float:
+    """A lower bound of the distances of the objects of a node."""
+    box = (s.grid[0], s.grid[1], s.grid[2], s.grid[3])
+    if node[1] > 0:
+        box = node_box(s.grid, node[1], node[2])
+    return nearest_bound(ask.geographic, ask.x, ask.y, box)
 
 
 @kernel
@@ -243,13 +268,10 @@ def node_bound(s: Columns, ask: RankedAsk, radius: float, node: Array) -> float:
     textual = _ceiling(ask, node)
     if textual < 0.0:
         return math.inf
-    box = (s.grid[0], s.grid[1], s.grid[2], s.grid[3])
-    if node[1] > 0:
-        box = node_box(s.grid, node[1], node[2])
-    near = nearest_bound(ask.geographic, ask.x, ask.y, box)
+    near = _nearest(s, ask, node)
     if near > radius:
         return math.inf
-    return _score(ask, spatial_score(near, radius), s.t_max, textual)
+    return _score(ask, spatial_score(near, radius), _age(ask, s.t_max), textual)
 
 
 @kernel
@@ -316,7 +338,7 @@ def _enter_children(
 ) -> tuple[int, int]:
     """Add the children of the node in a row; there has to be room for four. Returns as :func:`_enter`.
 
-    Of ``starts``, int64[5], nothing is read.
+    Each child takes its postings off the node's, which has none in the end. Of ``starts``, int64[5], nothing is read.
     """
     level, prefix = nodes[node, 1] + 1, 4 * nodes[node, 2]
     starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
@@ -328,10 +350,10 @@ def _enter_children(
         nodes[used, 0], nodes[used, 1], nodes[used, 2] = nodes[node, 0], level, prefix + child
         nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
         for w in range(len(ask.weights)):
-            lo, hi = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
-            lo = bisect(s.postings, lo, hi, starts[child])
-            nodes[used, 5 + 2 * w] = lo
-            nodes[used, 6 + 2 * w] = bisect(s.postings, lo, hi, starts[child + 1])
+            lo, end = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
+            hi = bisect(s.postings, lo, end, starts[child + 1])
+            nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = lo, hi
+            nodes[node, 5 + 2 * w] = hi
         used, waiting = _enter(s, ask, radius, limit, nodes, keys, heap, used, waiting)
     return used, waiting
 
@@ -346,10 +368,40 @@ def _is_leaf(node: Array) -> bool:
 
 
 @kernel
+def _next(s: Columns, node: Array) -> int:
+    """The first position in the postings that are left of a node; -1 without any."""
+    position = -1
+    for w in range(5, len(node), 2):
+        if node[w] < node[w + 1]:
+            at = wide(s.postings[node[w]])
+            if position < 0 or at < position:
+                position = at
+    return position
+
+
+@kernel
+def _take(s: Columns, ask: RankedAsk, node: Array, position: int) -> tuple[int, bool]:
+    """Take a position off the postings of a node, where it is the first of each that has it.
+
+    Returns:
+        sum of the squares of the weights of the words that have it, and whether one of them weighs nothing.
+    """
+    squares, weightless = 0, False
+    for w in range(len(ask.weights)):
+        at = node[5 + 2 * w]
+        if at < node[6 + 2 * w] and s.postings[at] == position:
+            node[5 + 2 * w] = at + 1
+            squares += ask.weights[w] * ask.weights[w]
+            weightless = weightless or ask.weights[w] == 0
+    return squares, weightless
+
+
+@kernel
 def _offer_objects(
     table: Array,
     ask: RankedAsk,
     radius: float,
+    worst: float,
     node: Array,
     codes: Array,
     filters: Array,
@@ -357,41 +409,51 @@ def _offer_objects(
     found: tuple[Array, Array, Array],
     m: int,
 ) -> tuple[int, int]:
-    """Offer the objects of a node to the m best so far; returns how many these are now, and how many it looked at."""
+    """Offer the objects of a node to the m best so far; returns how many these are now, and how many it looked at.
+
+    Objects with scores above ``worst`` are left out. The node has no postings left in the end.
+    """
     row, checked = node[0], 0
     s = columns_at(table, row)
-    limit = found[0][0] if m == len(found[0]) else math.inf
+    limit = found[0][0] if m == len(found[0]) else worst
     timed = not (ask.t_after < s.t_min and s.t_max <= ask.t_last)
-    ceiling = _ceiling(ask, node)
-    for w in range(len(codes)):
-        for i in range(node[5 + 2 * w], node[6 + 2 * w]):
-            position = wide(s.postings[i])
-            t = s.t[position]
-            if timed and not (ask.t_after < t and t <= ask.t_last):
-                continue
-            d = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
-            if not d <= radius:
-                continue
-            spatial = spatial_score(d, radius)
-            if _score(ask, spatial, t, ceiling) > limit:
-                continue
-            checked += 1
-            first, textual = _match(s, position, ask, codes, filters, counts)
-            if first != w:
-                continue
-            m = offer(table, found, m, _score(ask, spatial, t, textual), row, position)
-            if m == len(found[0]):
-                limit = found[0][0]
-    return m, checked
+    most_spatial = spatial_score(_nearest(s, ask, node), radius)
+    while True:
+        position = _next(s, node)
+        if position < 0:
+            return m, checked
+        squares, weightless = _take(s, ask, node, position)
+        t = s.t[position]
+        if timed and not (ask.t_after < t and t <= ask.t_last):
+            continue
+        age, ceiling = _age(ask, t), _most_textual(ask, squares, weightless)
+        if _score(ask, most_spatial, age, ceiling) > limit:
+            continue
+        d = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
+        if not d <= radius:
+            continue
+        spatial = spatial_score(d, radius)
+        if _score(ask, spatial, age, ceiling) > limit:
+            continue
+        checked += 1
+        textual = _match(s, position, ask, codes, filters, counts)
+        score = _score(ask, spatial, age, textual)
+        if textual < 0.0 or score > worst:
+            continue
+        m = offer(table, found, m, score, row, position)
+        if m == len(found[0]):
+            limit = found[0][0]
 
 
 @kernel
-def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[Array, Array, Array, Array, int]:
-    """The k objects with the least scores within the radius.
+def best(
+    table: Array, asked: tuple[Any, ...], k: int, radius: float, worst: float
+) -> tuple[Array, Array, Array, Array, Array, int]:
+    """The k objects with the least scores within the radius, of those with scores up to ``worst``.
 
     Returns:
-        rows of the table int32[m], positions int32[m], distances float64[m] and T float64[m], in order of (score, t
-        descending, id, x, y); and the number of objects looked at. Fewer than k: they are all.
+        rows of the table int32[m], positions int32[m], distances float64[m], T float64[m] and scores float64[m], in
+        order of (score, t descending, id, x, y); and the number of objects looked at. Fewer than k: they are all.
     """
     ask = RankedAsk(*asked)
     nodes = np.empty((64 + len(table), 5 + 2 * len(ask.weights)), np.int64)
@@ -400,7 +462,7 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
     filters = np.empty((len(table), len(ask.groups)), np.int64)
     counts, starts = np.empty(len(ask.sizes), np.int64), np.empty(5, np.int64)
     used, most = _enter_roots(table, ask, radius, codes, filters, nodes, keys, heap)
-    waiting, m, checked, limit = used, 0, 0, math.inf
+    waiting, m, checked, limit = used, 0, 0, worst
     k = min(k, most)
     found = (np.empty(k), np.empty(k, np.int32), np.empty(k, np.int32))
     while k > 0 and waiting > 0 and keys[0] <= limit:
@@ -409,7 +471,8 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
         pop(keys, heap, waiting)
         row = nodes[node, 0]
         if _is_leaf(nodes[node]):
-            m, more = _offer_objects(table, ask, radius, nodes[node], codes[row], filters[row], counts, found, m)
+            of, sets = codes[row], filters[row]
+            m, more = _offer_objects(table, ask, radius, worst, nodes[node], of, sets, counts, found, m)
             checked += more
             if m == k:
                 limit = found[0][0]
@@ -427,8 +490,23 @@ def best(table: Array, asked: tuple[Any, ...], k: int, radius: float) -> tuple[A
         row, position = wide(rows[i]), wide(positions[i])
         s = columns_at(table, row)
         distances[i] = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
-        _, textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
-    return rows, positions, distances, textuals, checked
+        textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
+    return rows, positions, distances, textuals, found[0][:m], checked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedSearch:
+    """A search of some segments of a table.
+
+    Attributes:
+        share: these segments.
+        asked: a :class:`RankedAsk`, as a plain tuple.
+        satisfied: what candidates have to satisfy besides, by their rows in the table; None: nothing.
+    """
+
+    share: Share
+    asked: tuple[Any, ...]
+    satisfied: Satisfying | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -450,50 +528,75 @@ class Found:
 
 
 def _best(
-    table: Array, asked: tuple[Any, ...], k: int, radius: float, satisfied: Satisfying | None, *, ties: bool
-) -> tuple[Array, Array, Array, Array, int]:
-    """As :func:`best`, of those that satisfy.
+    search: RankedSearch, k: int, radius: float, worst: float, *, ties: bool
+) -> tuple[Array, Array, Array, Array, Array, int]:
+    """As :func:`best`, of those that satisfy, with their places in the table in place of their rows.
 
     With ``ties`` there are also all objects that are like the last one in all but their fields.
     """
     wanted, checked = k + 1 if ties else k, 0
     while True:
-        *found, more = best(table, asked, wanted, radius)
+        *found, more = best(search.share.rows, search.asked, wanted, radius, worst)
         checked += more
-        rows, positions, distances, textual = found
-        kept = np.arange(len(rows)) if satisfied is None else np.flatnonzero(satisfied(rows, positions))
-        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(table, found, kept[k - 1]))):
-            kept = kept if ties else kept[:k]
-            return rows[kept], positions[kept], distances[kept], textual[kept], checked
+        rows, positions = found[:2]
+        owners = search.share.owners(rows)
+        if search.satisfied is None and not ties:
+            return owners, positions, found[2], found[3], found[4], checked
+        kept = np.arange(len(rows))
+        if search.satisfied is not None:
+            kept = np.flatnonzero(search.satisfied(owners, positions))
+        if len(rows) < wanted or (len(kept) >= k and not (ties and _alike(search.share.rows, found, kept[k - 1]))):
+            owners, positions, distances, textual, scores = (
+                each[kept if ties else kept[:k]] for each in (owners, *found[1:])
+            )
+            return owners, positions, distances, textual, scores, checked
         wanted *= _MORE
+
+
+def _best_of_all(searches: Sequence[RankedSearch], k: int, radius: float, *, ties: bool) -> tuple[Sequence[Array], int]:
+    """What :func:`_best` finds by all searches, with all that has the score of the last; and the objects checked."""
+    parts, worst, checked = list[Sequence[Array]](), math.inf, 0
+    for search in searches:
+        *found, more = _best(search, k, radius, worst, ties=ties)
+        checked += more
+        parts.append(found)
+        scores = np.concatenate([each[-1] for each in parts])
+        if len(scores) >= k and len(searches) > 1:
+            worst = float(np.partition(scores, k - 1)[k - 1])
+    if len(searches) == 1:
+        return parts[0][:-1], checked
+    *columns, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return [each[scores <= worst] for each in columns], checked
 
 
 def _alike(table: Array, found: Sequence[Array], one: int) -> bool:
     """Whether the last object found is like another one in all by which they are ordered, apart from their fields."""
-    rows, positions, distances, textual = found
+    rows, positions, distances, textual, _ = found
     ends = np.array([one, len(rows) - 1])
     last = rows_at(table, rows[ends], positions[ends], distances[ends])
     return bool(textual[one] == textual[-1]) and alike(last, 0, 1)
 
 
 def search_best(
-    table: Array, ask: RankedAsk, k: int, ranking: Ranking, satisfied: Satisfying | None = None, *, ties: bool = False
+    table: Array, searches: Sequence[RankedSearch], k: int, ranking: Ranking, *, ties: bool = False
 ) -> Found:
     """The k best within i r, and all candidates within (i - 1) r, for the least i with k candidates, or the last one.
 
     All slots together have k candidates at i or before; and if before, at i* < i, then the candidates that are here
-    within i* r are among those within (i - 1) r, which are fewer than k. Candidates are what is ``satisfied``, if it is
-    given. With ``ties`` the k best are some more, if others are like the last of them.
+    within i* r are among those within (i - 1) r, which are fewer than k. Candidates are what one of the searches of
+    segments of the table finds. With ``ties`` the k best are some more, if others are like the last of them; with
+    several searches, if others have its score.
     """
-    asked, checked = tuple(ask), 0
-    nearer: Sequence[Array] = (np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0), np.empty(0))
+    checked, nearer = 0, list[Sequence[Array]]()
     for i in range(1, ranking.expansions + 1):
-        *found, more = _best(table, asked, k, i * ranking.radius, satisfied, ties=ties)
+        found, more = _best_of_all(searches, k, i * ranking.radius, ties=ties)
         checked += more
         if len(found[0]) >= k or i == ranking.expansions:
             break
-        nearer = found
-    rows, positions, distances, textual = (np.concatenate(pair) for pair in zip(found, nearer, strict=True))
-    _, kept = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
-    rows, positions = rows[kept], positions[kept]
-    return Found(rows_at(table, rows, positions, distances[kept]), rows, positions, textual[kept], checked)
+        nearer = [found]
+    if nearer:
+        found = [np.concatenate(pair) for pair in zip(found, *nearer, strict=True)]
+        _, kept = np.unique(found[0].astype(np.int64) << 32 | found[1], return_index=True)
+        found = [each[kept] for each in found]
+    rows, positions, distances, textual = found
+    return Found(rows_at(table, rows, positions, distances), rows, positions, textual, checked)

@@ -6,21 +6,32 @@ as if it had been in one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Ints
+from spatialstream.local.arrays import Array, Bytes, Codes, Ints, wide
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.wordtable import find_word, from_arrow, pack, slots_with, to_arrow
 from spatialstream.model.hashing import seed_of
+from spatialstream.model.kernels import kernel
 from spatialstream.model.ranking.weights import weight, weights
 
 __all__ = ["Corpora", "CorpusTable"]
+
+
+@kernel
+def _weights(
+    slots: Array, offsets: Array, data: Array, weights: Array, unknown: int, asked_offsets: Array, asked: Array
+) -> Array:
+    found = np.empty(len(asked_offsets) - 1, np.int64)
+    for i in range(len(found)):
+        at = find_word(slots, offsets, data, asked, asked_offsets[i], asked_offsets[i + 1])
+        found[i] = unknown if at < 0 else wide(weights[at])
+    return found
 
 
 class CorpusTable:
@@ -51,12 +62,13 @@ class CorpusTable:
         """Number of words."""
         return len(self.words)
 
-    def weights_of(self, words: Iterable[str]) -> Ints:
+    def weights_of(self, words: Sequence[str]) -> Ints:
         """The weights of words, int64[n]."""
-        offsets, data = pack([*words])
-        known = self.slots, self.offsets, self.data
-        places = [find_word(*known, data, start, end) for start, end in pairwise(offsets.tolist())]
-        return np.array([self.unknown if at < 0 else self.weights[at] for at in places], np.int64)
+        return self.weights_in(*pack(words))
+
+    def weights_in(self, offsets: Codes, data: Bytes) -> Ints:
+        """The weights of packed words, int64[n]."""
+        return _weights(self.slots, self.offsets, self.data, self.weights, self.unknown, offsets, data)
 
     def of_segment(self, segment: Segment | None) -> Codes:
         """The weights of a segment's words as far as they have been needed: weight + 1, or 0; int32[terms].

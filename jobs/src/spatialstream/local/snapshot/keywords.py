@@ -7,7 +7,11 @@ average. A segment of few objects does not tell: the same cities that are differ
 again in the next one. So it is decided with at least :data:`ENOUGH` objects, and segments follow a larger one of their
 store.
 
-Cost: a hash for each keyword. Postings are 4 bytes, and strings at most about 3 bytes an object and property.
+A search decides it for each segment: a test of a property is a term of those that have postings of it, and is checked
+on candidates of the others.
+
+Cost: a hash for each keyword; of a property that gets no postings, for each keyword until there are too many values.
+Postings are 4 bytes, and strings at most about 3 bytes an object and property.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spatialstream.model.arrays import Array
-from spatialstream.model.keyword_terms import with_keywords
+from spatialstream.model.keyword_terms import with_few_values
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.declared import ARROW, PropertyType
 from spatialstream.model.properties.table import PropertyTable
@@ -54,15 +58,12 @@ def with_postings(terms: TermLists, columns: PropertyColumns, given: Decided) ->
         found[name] = given.get(name, True)
         if not found[name]:
             continue
-        more = with_keywords(terms, columns, [name])
-        objects, values = _codes_of(more) - _codes_of(terms), len(more.vocabulary) - len(terms.vocabulary)
-        found[name] = name in given or objects < ENOUGH or objects >= ALIKE * values
-        terms = more if found[name] else terms
+        objects = len(column) - column.null_count
+        few = objects if name in given or objects < ENOUGH else objects // ALIKE
+        more = with_few_values(terms, column, name, few)
+        found[name] = more is not None
+        terms = terms if more is None else more
     return terms, found
-
-
-def _codes_of(terms: TermLists) -> int:
-    return int(terms.offsets[-1] - terms.offsets[0])
 
 
 def flags_of(table: PropertyTable | None, decided: Decided) -> list[bool]:

@@ -5,12 +5,14 @@ are deduplicated by segment and position. Forbidden terms and the condition on p
 found.
 
 Cost: the sum of the searches, and O(terms) for each object found if there are forbidden terms, O(tests) if there is a
-condition. Of nearest objects, four times as many are searched again while too few of them satisfy the expression.
+condition. Of nearest objects, four times as many are searched again while too few of them satisfy the expression; each
+search goes no farther than the k-th object of an earlier one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -28,7 +30,7 @@ from spatialstream.model.kernels import kernel
 from spatialstream.model.properties.condition import Condition
 from spatialstream.model.properties.programs import Programs
 
-__all__ = ["Satisfying", "count_terms", "nearest_of_groups", "satisfying", "search_groups"]
+__all__ = ["FoundNearest", "Satisfying", "Share", "count_terms", "nearest_of_groups", "satisfying", "search_groups"]
 
 Found = tuple[Codes, Codes, int]
 """Objects as rows of the table and positions, ascending by both; and the number of objects checked."""
@@ -39,8 +41,28 @@ FoundNearest = tuple[Codes, Codes, Floats, int]
 Satisfying = Callable[[Codes, Codes], Flags]
 """Whether each object, as a row and a position, satisfies what a search does not look for."""
 
+SearchNearest = Callable[[int, float], FoundNearest]
+"""Finds so many of the nearest objects of a group, of those within a distance (inclusive)."""
+
 _MORE = 4
 """Factor by which more neighbours are requested if too few of them satisfy the expression."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """Segments of a table in which the same is looked for.
+
+    Attributes:
+        rows: their rows.
+        places: int32, where these are in the table; None: they are all of it.
+    """
+
+    rows: Array
+    places: Codes | None
+
+    def owners(self, rows: Codes) -> Codes:
+        """Rows of the table, of those of the share."""
+        return rows if self.places is None else self.places[rows]
 
 
 @kernel
@@ -121,40 +143,50 @@ def search_groups(expression: Expression, satisfied: Satisfying, search: Callabl
         search: finds the objects that have all of the given terms.
     """
     found = [search(group) for group in expression.groups]
-    keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
-    rows, positions = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+    checked = sum(each[2] for each in found)
+    rows, positions, _ = found[0]
+    if len(found) > 1:
+        keys = np.unique(np.concatenate([rows.astype(np.int64) << 32 | positions for rows, positions, _ in found]))
+        rows, positions = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+    if not expression.none and expression.where is None:
+        return rows, positions, checked
     kept = satisfied(rows, positions)
-    return rows[kept], positions[kept], sum(checked for _, _, checked in found)
+    return rows[kept], positions[kept], checked
 
 
 def nearest_of_groups(
-    table: Array,
-    k: int,
-    expression: Expression,
-    satisfied: Satisfying,
-    search: Callable[[Sequence[str], int], FoundNearest],
-) -> tuple[Codes, Codes, Floats, int]:
-    """The k nearest objects that satisfy an expression: what ``search`` returns of one set of terms.
+    table: Array, k: int, bound: float, searches: Iterable[tuple[SearchNearest, Satisfying]]
+) -> FoundNearest:
+    """The k nearest objects within a distance that one of several searches finds.
 
     Args:
         table: the table of segments.
         k: number of objects.
-        expression: the expression.
-        satisfied: see :func:`satisfying`.
-        search: finds the requested number of nearest objects that have all of the given terms.
+        bound: the distance.
+        searches: each with what else its objects have to satisfy, see :func:`satisfying`.
     """
     parts, checked = [], 0
-    for group in expression.groups:
+    for search, satisfied in searches:
         wanted = k
         while True:
-            rows, positions, distances, more = search(group, wanted)
+            rows, positions, distances, more = search(wanted, bound)
             checked += more
             kept = np.flatnonzero(satisfied(rows, positions))
             if len(kept) >= k or len(rows) < wanted:
                 break
             wanted *= _MORE
+        if 0 < k <= len(kept):
+            bound = min(bound, float(distances[kept[k - 1]]))
         parts.append((rows[kept], positions[kept], distances[kept]))
+    if len(parts) == 1:
+        rows, positions, distances = parts[0]
+        return rows[:k], positions[:k], distances[:k], checked
     rows, positions, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(distances)
+    nearest = distances[order[: k + 1]]
+    if (nearest[:-1] < nearest[1:]).all():  # none of two searches, and no ties
+        best = order[:k]
+        return rows[best], positions[best], distances[best], checked
     _, first = np.unique(rows.astype(np.int64) << 32 | positions, return_index=True)
     found = rows_at(table, rows[first], positions[first], distances[first])
     best = first[found.order()[:k]]

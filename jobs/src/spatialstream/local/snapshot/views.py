@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spatialstream.local.arrays import Codes, Floats, Ints
+from spatialstream.local.arrays import Codes, Ints
 from spatialstream.local.snapshot.addresses import Columns, place_of, row_of
-from spatialstream.local.snapshot.best import Found, RankedAsk, search_best
+from spatialstream.local.snapshot.best import Found, RankedAsk, RankedSearch, search_best
 from spatialstream.local.snapshot.corpora import Corpora, CorpusTable
 from spatialstream.local.snapshot.keywords import Decided
 from spatialstream.local.snapshot.nearest import nearest as search_nearest
@@ -36,11 +36,19 @@ from spatialstream.local.snapshot.signatures import SignedSegment
 from spatialstream.local.snapshot.termtables import count_words
 from spatialstream.local.snapshot.topterms import top_words
 from spatialstream.local.snapshot.totals import largest
-from spatialstream.local.snapshot.unions import count_terms, nearest_of_groups, satisfying, search_groups
+from spatialstream.local.snapshot.unions import (
+    FoundNearest,
+    Share,
+    count_terms,
+    nearest_of_groups,
+    satisfying,
+    search_groups,
+)
 from spatialstream.local.snapshot.zranges import Ask, search
 from spatialstream.local.wordtable import Strings, pack, slots_with, to_arrow
 from spatialstream.model.expressions import Expression, is_marked, keyed
 from spatialstream.model.hashing import process_seed
+from spatialstream.model.keyword_terms import asked_of
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.regions import Region
 from spatialstream.model.space import Space
@@ -122,6 +130,19 @@ class Part:
         return self.t_max > t_after and self.t_min <= t_last
 
 
+@lru_cache(4_096)
+def _asked_of(literals: tuple[str, ...]) -> frozenset[str]:
+    """The properties of which an expression has tests that can be terms."""
+    where = Expression.of(literals).where
+    return frozenset() if where is None else asked_of(where)
+
+
+@lru_cache(4_096)
+def _keyed(literals: tuple[str, ...], unkeyed: frozenset[str]) -> Expression:
+    """An expression with terms in place of tests of keywords, of properties that are not ``unkeyed``."""
+    return keyed(Expression.of(literals), unkeyed)
+
+
 class _Table:
     """Segments as input of kernels. The table keeps them alive, because rows contain only addresses.
 
@@ -130,12 +151,12 @@ class _Table:
         segments: the segments; None if not loaded: the row has only the times.
         unloaded: positions of segments that are not loaded.
         stores: whether their objects have fields that the stream keeps.
-        unkeyed: the properties of keywords that have no postings in one of the segments that are loaded.
+        unkeyed: of each segment, the properties of keywords that have no postings in it; None if not loaded.
         numbered: the state of :class:`TermNumbers` for this table.
         weighed: a corpus table, the rows with the weights of their terms in it, and these weights.
     """
 
-    __slots__ = ("numbered", "rows", "segments", "stores", "unkeyed", "unloaded", "weighed")
+    __slots__ = ("_shares", "numbered", "rows", "segments", "stores", "unkeyed", "unloaded", "weighed")
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.segments = [part.segment for part in parts]
@@ -145,13 +166,34 @@ class _Table:
         ]
         self.rows = np.concatenate(rows) if rows else _NO_ROWS
         self.stores = any(segment is not None and segment.stored is not None for segment in self.segments)
-        self.unkeyed = frozenset[str]().union(*(each.unkeyed for each in self.segments if each is not None))
+        self.unkeyed = [None if segment is None else segment.unkeyed for segment in self.segments]
+        self._shares: dict[frozenset[str], list[tuple[frozenset[str], Share]]] = {}
         self.numbered: _Numbered | None = None
         self.weighed: _Weighed | None = None
 
-    def expression(self, literals: Sequence[str]) -> Expression:
-        """The expression of literals, with terms in place of tests of keywords that have postings."""
-        return keyed(Expression.of(literals), self.unkeyed)
+    def searches(self, literals: Sequence[str]) -> list[tuple[Expression, Share]]:
+        """The expression of literals, with terms in place of tests of keywords that have postings.
+
+        Which ones do may differ by segment: there is one expression for each share of the segments, those of the most
+        terms first.
+        """
+        literals = tuple(literals)
+        return [(_keyed(literals, unkeyed), share) for unkeyed, share in self._shares_by(_asked_of(literals))]
+
+    def _shares_by(self, names: frozenset[str]) -> list[tuple[frozenset[str], Share]]:
+        """The segments by which of these properties have no postings, those of the fewest first."""
+        shares = self._shares.get(names)
+        if shares is None:
+            lacking = [None if unkeyed is None else unkeyed & names for unkeyed in self.unkeyed]
+            kinds = sorted({each for each in lacking if each is not None}, key=lambda kind: (len(kind), sorted(kind)))
+            shares = [(kind, self._share_of(np.flatnonzero([each == kind for each in lacking]))) for kind in kinds]
+            if len(shares) < 2:
+                shares = [(kinds[0] if kinds else frozenset(), Share(self.rows, None))]
+            self._shares[names] = shares
+        return shares
+
+    def _share_of(self, places: Ints) -> Share:
+        return Share(self.rows[places], places.astype(np.int32))
 
     def stored_at(self, owners: Codes, positions: Codes, fields: Shown) -> pa.LargeStringArray:
         """Of the fields that the stream keeps of the objects at positions of rows those that are shown."""
@@ -335,21 +377,24 @@ class ObjectsView:
         """Table, rows of it, and positions of the objects of a range query."""
         ask = self._ask(region, keywords, t_after, t_last)
         table = self._reaching(ask.t_after, t_last)
-        if is_marked(keywords):
-
-            def of_group(group: Sequence[str]) -> tuple[Codes, Codes, int]:
-                offsets, words = pack(group)
-                found: tuple[Codes, Codes, int] = search(
-                    table.rows, tuple(ask._replace(word_offsets=offsets, words=words))
-                )
-                return found
-
-            expression = table.expression(keywords)
-            satisfied = satisfying(table.rows, table.segments, expression)
-            owners, positions, checked = search_groups(expression, satisfied, of_group)
-        else:
+        if not is_marked(keywords):
             owners, positions, checked = search(table.rows, tuple(ask))
-        self.checked += checked
+            self.checked += checked
+            return table, owners, positions
+
+        def of_group(share: Share, group: Sequence[str]) -> tuple[Codes, Codes, int]:
+            offsets, words = pack(group)
+            owners, positions, checked = search(share.rows, tuple(ask._replace(word_offsets=offsets, words=words)))
+            return share.owners(owners), positions, checked
+
+        found = list[tuple[Codes, Codes]]()
+        for expression, share in table.searches(keywords):
+            satisfied = satisfying(table.rows, table.segments, expression)
+            owners, positions, checked = search_groups(expression, satisfied, partial(of_group, share))
+            self.checked += checked
+            found.append((owners, positions))
+        if len(found) > 1:
+            owners, positions = (np.concatenate(each) for each in zip(*found, strict=True))
         return table, owners, positions
 
     def nearest(
@@ -370,18 +415,25 @@ class ObjectsView:
         after = max(t_after, self.floor - 1)
         table = self._reaching(after, t_last)
 
-        def of_group(group: Sequence[str], wanted: int) -> tuple[Codes, Codes, Floats, int]:
-            found: tuple[Codes, Codes, Floats, int] = search_nearest(
-                table.rows, self.space.geographic, x, y, wanted, *pack(group), after, t_last, bound
+        def of_rows(rows: npt.NDArray[np.void], group: Sequence[str], wanted: int, within: float) -> FoundNearest:
+            found: FoundNearest = search_nearest(
+                rows, self.space.geographic, x, y, wanted, *pack(group), after, t_last, within
             )
             return found
 
-        def found(wanted: int) -> tuple[Codes, Codes, Floats, int]:
-            if not is_marked(keywords):
-                return of_group(keywords, wanted)
-            expression = table.expression(keywords)
+        def of_group(share: Share, group: Sequence[str], wanted: int, within: float) -> FoundNearest:
+            owners, positions, distances, checked = of_rows(share.rows, group, wanted, within)
+            return share.owners(owners), positions, distances, checked
+
+        searches = []
+        for expression, share in table.searches(keywords) if is_marked(keywords) else ():
             satisfied = satisfying(table.rows, table.segments, expression)
-            return nearest_of_groups(table.rows, wanted, expression, satisfied, of_group)
+            searches += [(partial(of_group, share, group), satisfied) for group in expression.groups]
+
+        def found(wanted: int) -> FoundNearest:
+            if not searches:
+                return of_rows(table.rows, keywords, wanted, bound)
+            return nearest_of_groups(table.rows, wanted, bound, searches)
 
         wanted = k + 1 if table.stores and fields != () else k  # one more, to see whether others are like the last one
         while True:
@@ -422,12 +474,15 @@ class ObjectsView:
         after, last = max(times[0], self.floor - 1), times[1]
         table = self._reaching(after, last)
         _, rows, _ = table.weighed_by(corpus)
-        expression = table.expression(keywords)
-        ask = RankedAsk.of(self.space, at, ranking, expression, (after, last), t, corpus)
-        where = None
-        if expression.where is not None:
-            where = satisfying(rows, table.segments, Expression(where=expression.where))
-        found = search_best(rows, ask, k, ranking, where, ties=table.stores and fields != ())
+        searches = list[RankedSearch]()
+        for expression, share in table.searches(keywords):
+            ask = RankedAsk.of(self.space, at, ranking, expression, (after, last), t, corpus)
+            where = None
+            if expression.where is not None:
+                where = satisfying(rows, table.segments, Expression(where=expression.where))
+            weighed = Share(rows if share.places is None else rows[share.places], share.places)
+            searches.append(RankedSearch(weighed, tuple(ask), where))
+        found = search_best(rows, searches, k, ranking, ties=table.stores and fields != ())
         self.checked += found.checked
         if not table.stores:
             return found

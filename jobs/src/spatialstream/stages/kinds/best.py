@@ -42,6 +42,12 @@ __all__ = ["SnapshotBest"]
 _HEAD = -1.0
 """The distance of the first row of each slot's part: its id is the ranking (as text), its t the corpus table."""
 
+_HEAD_ROW: Columns = {
+    **dict.fromkeys(("x", "y", "textual"), np.zeros(1)),
+    "distance": np.array([_HEAD]),
+    "stored": pa.array([""], pa.large_string()),
+}
+
 _COLUMNS = ("distance", "textual", "t", "id", "x", "y")
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
@@ -78,13 +84,7 @@ class SnapshotBest(SnapshotStage):
         keywords = query.predicate.expression.literals
         found = objects.best((best.x, best.y), best.k, ranking, keywords, times, query.t, corpus, query.fields)
         of_rows = {**object_columns(found.rows), "textual": found.textual}
-        head: Columns = {
-            "id": pa.array([ranking.text]),
-            "t": np.array([corpus.at]),
-            **dict.fromkeys(("x", "y", "textual"), np.zeros(1)),
-            "distance": np.array([_HEAD]),
-            "stored": pa.array([""], pa.large_string()),
-        }
+        head = {**_HEAD_ROW, "id": pa.array([ranking.text]), "t": np.array([corpus.at])}
         return {
             name: pa.concat_arrays([head[name], column])
             if isinstance(column, pa.Array)
