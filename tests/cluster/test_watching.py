@@ -63,7 +63,7 @@ def test_what_is_watched_has_every_row_once(servers: Servers, tmp_path: Path, mo
             live.worker.start(timeout=PATIENCE)
             found += islice(rows, 40)
             position = rows.position
-        with opened(live) as another, pytest.raises(SettingError, match="another query"):
+        with opened(live) as another, pytest.raises(SettingError, match="id of another registered query"):
             another.watch(EACH | {"keywords": ["w1"]}, timeout=PATIENCE)
 
         async def both() -> tuple[list[Any], list[Any]]:

@@ -407,17 +407,18 @@ class Topics:
             problem = f"{topic} would lose messages that are still needed: set its {told}"
             raise SettingError("topics", f"{problem} ({error.args[0].str()})") from None
 
-    def ids(self, connection: Connection, kinds: Sequence[str]) -> dict[str, str]:
+    def ids(self, connection: Connection, kinds: Sequence[str], admin: AdminClient | None = None) -> dict[str, str]:
         """The ids of those topics that exist, by which Kafka distinguishes them from earlier topics of the same names.
 
         Args:
             connection: to the broker.
             kinds: of the topics.
+            admin: a client that is used again and again; by default one for this call.
 
         Raises:
             Unavailable: the broker cannot be reached.
         """
-        admin = connection.admin()
+        admin = admin or connection.admin()
         with _reached(f"the topics of {self.stream} are not known", connection, admin):
             return _ids(admin, [self._names[kind] for kind in kinds])
 

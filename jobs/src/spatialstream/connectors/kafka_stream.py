@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka.admin import AdminClient
 
 from spatialstream.connectors.announcements import announcements_within
 from spatialstream.connectors.contracts import MESSAGE, Ranges
@@ -24,8 +25,12 @@ from spatialstream.model.errors import StateError, Unavailable
 __all__ = ["KafkaChannel", "KafkaSink", "KafkaSource", "TopicWatch"]
 
 
+def _recreated(topic: str) -> StateError:
+    return StateError(f"{topic} was deleted, and is there again, perhaps without its messages")
+
+
 class TopicWatch:
-    """Notices that topics of a running stream are deleted.
+    """Notices that topics of a running stream are deleted, and that others are created under their names.
 
     Args:
         connection: to the broker.
@@ -35,6 +40,8 @@ class TopicWatch:
     def __init__(self, connection: Connection, stream: str) -> None:
         self._connection, self._topics = connection, connection.topics(stream)
         self._absent, self._gone = set[str](), set[str]()
+        self._ids = dict[str, str]()
+        self._admin: AdminClient | None = None
 
     def missing(self) -> str:
         """Say which topics the broker does not have; "" if it has all.
@@ -43,19 +50,33 @@ class TopicWatch:
         later than others that a topic has been created.
 
         Raises:
-            StateError: a topic from whose offsets the stream continues was missing and is there again.
+            StateError: a topic from whose offsets the stream continues was missing and is there again, or is another
+                one than it was.
             Unavailable: the broker did not answer.
         """
         names = self._topics.names
+        self._compare_ids()
         absent = set(names.values()) - offsets(self._connection).partitions(names.values()).keys()
         removed = absent & (self._absent | self._gone)
         self._absent, self._gone = absent, self._gone | removed
         for kind in CONTINUED:
             if names[kind] in self._gone - absent:
-                raise StateError(f"{names[kind]} was deleted, and is there again, perhaps without its messages")
+                raise _recreated(names[kind])
         if not absent:
             self._gone.clear()
         return f"the broker has no topic {' and no '.join(sorted(removed))}" if removed else ""
+
+    def _compare_ids(self) -> None:
+        """Make sure that no topic has been deleted and created again between two calls: its offsets begin anew."""
+        self._admin = self._admin or self._connection.admin()
+        try:
+            found = self._topics.ids(self._connection, CONTINUED, self._admin)
+        except Unavailable:
+            self._admin = None  # it may keep stale metadata of a broker that has restarted
+            raise
+        for name, topic_id in found.items():
+            if self._ids.setdefault(name, topic_id) != topic_id:
+                raise _recreated(name)
 
 
 @dataclass(frozen=True, slots=True)
