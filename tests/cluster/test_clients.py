@@ -94,8 +94,8 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(600)
 def test_more_than_the_queue_holds(servers: Servers) -> None:
     connection = Connection(servers.kafka.bootstrap)
-    Topics("many").ensure(connection, slots=1)
-    channel = KafkaChannel(connection, "many", 1)
+    Topics("queued").ensure(connection, slots=1)
+    channel = KafkaChannel(connection, "queued", 1)
     channel.send(block(number, 1) for number in range(120_000))  # librdkafka queues 100,000 messages
     assert len(numbers(channel)) == 120_000
     channel.send(block(number, 8_000_000) for number in range(1, 30))  # and here 128 MB

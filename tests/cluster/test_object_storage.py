@@ -32,6 +32,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.stages.archive import write_archive
 from tests import streams
 from tests.certificates import Authority
+from tests.cluster.stream import PATIENCE
 from tests.contracts.test_storage import (
     test_a_file_is_created_once,
     test_a_file_whose_parts_fail_is_as_it_was,
@@ -407,7 +408,7 @@ def test_what_is_put_later_others_of_the_machine_have_at_once(objects: ObjectSer
             assert found.to_pybytes() == content(storage, name) == b"later"
         storage.put_later("rounds/done", b"later")
         assert storage.cache.get("rounds/done") is None, "it changes"
-    assert storage.wait_later(30.0), "what has failed is put again"
+    assert storage.wait_later(PATIENCE), "what has failed is put again"
     assert content(replace(storage, cache=None), "input/x.arrow") == b"later"
 
 
@@ -434,9 +435,9 @@ def test_who_puts_more_later_than_there_is_room_for_waits(objects: ObjectServer)
             storage.put_later("more", b"x")
         storage.discard(["0"])
         away.clear()
-        assert storage.wait_later(30.0)
+        assert storage.wait_later(PATIENCE)
         storage.put_later("more", b"x")
-    assert storage.wait_later(30.0)
+    assert storage.wait_later(PATIENCE)
     assert storage.list("") == ["1", "2", "more"]
 
 
@@ -446,7 +447,7 @@ def test_what_is_put_later_is_put_at_once_as_much_as_may_be(objects: ObjectServe
         began = time.monotonic()
         for number in range(16):
             storage.put_later(f"{number}", b"x")
-        assert storage.wait_later(30.0)
+        assert storage.wait_later(PATIENCE)
         assert time.monotonic() - began < 16 * 0.2
     assert len(storage.list("")) == 16
 
