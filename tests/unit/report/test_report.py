@@ -105,7 +105,7 @@ def test_outline_of_a_margin_is_about_that_of_what_it_contains():
     for x, y in ((10, 50), (15, 51.3), (15, 50.7), (15, 52), (9.5, 50), (21, 52), (9, 49)):
         assert inside(rings, x, y) == columns.contain(WGS84, 0, x, y), (x, y)
     query = Query("q", 0, Predicate(region), Everything(), Lifetime(5, True))
-    assert sentence(query, 0, WGS84).startswith("Each object within 50 km of lines or points of 2 vertices, from ")
+    assert sentence(query, 0, WGS84).startswith("Each object within 50 km of lines or points, from ")
 
 
 def test_outline_of_a_planar_circle_has_its_radius():

@@ -342,9 +342,10 @@ def _region_words(region: Region | None, space: Space) -> str:
         west, south, east, north = region.box
         corners = _point_words(west, south, space), _point_words(east, north, space)
         named = f"{region.area}, " if region.area else ""
-        what = "lines or points" if region.is_of_lines else "a polygon"
+        # a line is kept as a ring that goes there and back, so its vertices are not those that were given
+        what = "lines or points" if region.is_of_lines else f"a polygon of {len(region)} vertices"
         where = f"within {_distance_words(region.within, space)} of" if region.within else "in"
-        return f"{where} {named}{what} of {len(region)} vertices, from {corners[0]} to {corners[1]}"
+        return f"{where} {named}{what}, from {corners[0]} to {corners[1]}"
     return f"within {_distance_words(region.radius, space)} of {_point_words(region.x, region.y, space)}"
 
 
