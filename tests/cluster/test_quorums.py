@@ -290,7 +290,7 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
     drawn = random_stream(16, 12_000 + 900 * _MORE, 20, WGS84)
     objects = sorted(drawn.objects, key=lambda each: each.t)
     queries = sorted(drawn.queries, key=lambda each: each.t)
-    queries = [each for each in queries if isinstance(each, Query) and each.type in SNAPSHOTS]
+    snapshots = [each for each in queries if isinstance(each, Query) and each.type in SNAPSHOTS]
     with (
         LiveStream(servers, "quorums", tmp_path, WGS84) as stream,
         connect("quorums", servers.zookeeper.hosts) as opened,
@@ -304,7 +304,7 @@ def test_leaders_minorities_and_majorities_go_and_come_back(
         leases, pids = _leases(stream), (stream.router.pid, stream.worker.pid)
         sending = stream.send(objects, queries, rate=60.0, lasting=True)
         stream.await_rows(100)
-        with Asking(opened, queries) as asking:
+        with Asking(opened, snapshots) as asking:
             assert asking.answered_again()
             quorums.lose_each()
             assert (stream.router.pid, stream.worker.pid) == pids, "a job has ended, and need not have"
