@@ -15,6 +15,7 @@ from spatialstream.local.snapshot import keywords, segments
 from spatialstream.local.snapshot.corpora import CorpusTable
 from spatialstream.local.snapshot.segment import Segment
 from spatialstream.local.snapshot.segments import SegmentStore
+from spatialstream.local.snapshot.views import ObjectsView
 from spatialstream.local.wordtable import to_arrow
 from spatialstream.model.expressions import Expression, keyed
 from spatialstream.model.objects import ObjectBatch, SpatialObject
@@ -278,6 +279,22 @@ def test_a_file_says_whether_keywords_have_postings() -> None:
     assert not merged.unkeyed, "a merge makes postings of what had none"
 
 
+def found_in_germany(kind: str, view: ObjectsView, corpus: CorpusTable, k: int) -> int:
+    """How many objects, at most k where k are asked for, a query of a type finds with a country."""
+    literals = Expression(where=parse_where("country = 'de'", DECLARED)).literals
+    match kind:
+        case "SRQ":
+            return len(view.range_query(None, literals, *FOREVER))
+        case "SKQ":
+            return len(view.nearest(0.1, 0.1, k, literals, *FOREVER))
+        case "STQ":
+            (count,) = view.term_counts(None, literals, *FOREVER)[1].tolist()
+            return int(count)
+        case _:
+            by = Ranking(("w0",), 2.0, 1, half_life=500)
+            return len(view.best((0.1, 0.1), k, by, literals, FOREVER, LAST, corpus).rows)
+
+
 @pytest.mark.parametrize("kind", ["SRQ", "SKQ", "STQ", "SBQ"])
 def test_only_objects_with_the_keyword_are_looked_at(kind: str) -> None:
     """Of 20,000 objects 20 have a country: no more are checked, where all were."""
@@ -289,17 +306,7 @@ def test_only_objects_with_the_keyword_are_looked_at(kind: str) -> None:
     store = SegmentStore(PLANE)
     store.append(ObjectBatch.of(objects))
     view, corpus = store.view(), corpus_of(objects)
-    literals = Expression(where=parse_where("country = 'de'", DECLARED)).literals
-    match kind:
-        case "SRQ":
-            assert len(view.range_query(None, literals, *FOREVER)) == 20
-        case "SKQ":
-            assert len(view.nearest(0.1, 0.1, 20, literals, *FOREVER)) == 20
-        case "STQ":
-            assert view.term_counts(None, literals, *FOREVER)[1].tolist() == [20]
-        case "SBQ":
-            by = Ranking(("w0",), 2.0, 1, half_life=500)
-            assert len(view.best((0.1, 0.1), 20, by, literals, FOREVER, LAST, corpus).rows) == 20
+    assert found_in_germany(kind, view, corpus, 20) == 20
     assert view.checked <= (20 if kind != "SBQ" else len(objects))
 
 
@@ -313,15 +320,5 @@ def test_only_segments_without_postings_have_candidates_checked(kind: str) -> No
     ]
     given = [Segment.build(PLANE, ObjectBatch.of(objects[:20_000])), earlier(objects[20_000:])]
     view, corpus = with_segments(given, MemoryFiles()).view(), corpus_of(objects)
-    literals = Expression(where=parse_where("country = 'de'", DECLARED)).literals
-    match kind:
-        case "SRQ":
-            assert len(view.range_query(None, literals, *FOREVER)) == 21
-        case "SKQ":
-            assert len(view.nearest(0.1, 0.1, 21, literals, *FOREVER)) == 21
-        case "STQ":
-            assert view.term_counts(None, literals, *FOREVER)[1].tolist() == [21]
-        case "SBQ":
-            by = Ranking(("w0",), 2.0, 1, half_life=500)
-            assert len(view.best((0.1, 0.1), 21, by, literals, FOREVER, LAST, corpus).rows) == 21
+    assert found_in_germany(kind, view, corpus, 21) == 21
     assert view.checked <= (420 if kind != "SBQ" else len(objects) + 400)

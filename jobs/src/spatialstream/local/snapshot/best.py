@@ -446,6 +446,20 @@ def _offer_objects(
 
 
 @kernel
+def _measured(
+    table: Array, ask: RankedAsk, rows: Array, positions: Array, codes: Array, filters: Array, counts: Array
+) -> tuple[Array, Array]:
+    """The distance of each object, and its T."""
+    distances, textuals = np.empty(len(rows)), np.empty(len(rows))
+    for i in range(len(rows)):
+        row, position = wide(rows[i]), wide(positions[i])
+        s = columns_at(table, row)
+        distances[i] = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
+        textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
+    return distances, textuals
+
+
+@kernel
 def best(
     table: Array, asked: tuple[Any, ...], k: int, radius: float, worst: float
 ) -> tuple[Array, Array, Array, Array, Array, int]:
@@ -485,12 +499,7 @@ def best(
         used, waiting = _enter_children(s, ask, radius, limit, node, nodes, keys, heap, used, waiting, starts)
     ascending(table, found, m)
     rows, positions = found[1][:m], found[2][:m]
-    distances, textuals = np.empty(m), np.empty(m)
-    for i in range(m):
-        row, position = wide(rows[i]), wide(positions[i])
-        s = columns_at(table, row)
-        distances[i] = distance(ask.geographic, ask.x, ask.y, s.x[position], s.y[position])
-        textuals[i] = _match(s, position, ask, codes[row], filters[row], counts)
+    distances, textuals = _measured(table, ask, rows, positions, codes, filters, counts)
     return rows, positions, distances, textuals, found[0][:m], checked
 
 
@@ -555,16 +564,17 @@ def _best(
 
 def _best_of_all(searches: Sequence[RankedSearch], k: int, radius: float, *, ties: bool) -> tuple[Sequence[Array], int]:
     """What :func:`_best` finds by all searches, with all that has the score of the last; and the objects checked."""
+    if len(searches) == 1:
+        *found, _, checked = _best(searches[0], k, radius, math.inf, ties=ties)
+        return found, checked
     parts, worst, checked = list[Sequence[Array]](), math.inf, 0
     for search in searches:
         *found, more = _best(search, k, radius, worst, ties=ties)
         checked += more
         parts.append(found)
         scores = np.concatenate([each[-1] for each in parts])
-        if len(scores) >= k and len(searches) > 1:
+        if len(scores) >= k:
             worst = float(np.partition(scores, k - 1)[k - 1])
-    if len(searches) == 1:
-        return parts[0][:-1], checked
     *columns, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
     return [each[scores <= worst] for each in columns], checked
 
