@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 FINALIZER = f"{GROUP}/cleanup"
 
 _REMOVE_EVERY = 2.0
+_ENDING = 30.0
+"""Seconds that a reconciliation may take to end after its resource was deleted: as long as a request to the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +116,26 @@ class Handlers:
                 self.controllers[uid].wake()
 
     async def look_after(self, stopped: Any, namespace: str, name: str, uid: str, **_: Any) -> None:
-        """Run the controller of a resource until it is stopped."""
+        """Run the controller of a resource until it is stopped.
+
+        A deleted resource's reconciliation is not interrupted, because what it has sent would still be processed:
+        perhaps after the removal, which would leave it behind forever. An operator that exits interrupts it, because
+        the next one reads in the status what was sent.
+        """
         controller = self.resource.controller(self.environment, namespace, name)
         self.controllers[uid] = controller
         running = asyncio.create_task(controller.run())
         stopping = asyncio.ensure_future(stopped.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.reason is not None and kopf.DaemonStoppingReason.RESOURCE_DELETED in stopped.reason:
+                controller.stop()
+                await asyncio.wait({running})
         finally:
-            self.controllers.pop(uid, None)
             stopping.cancel()
             running.cancel()
             await asyncio.wait({running})
+            self.controllers.pop(uid, None)
         if running.done() and not running.cancelled() and (error := running.exception()):
             raise error
 
@@ -149,6 +159,8 @@ class Handlers:
 
     async def _remove(self, metadata: Mapping[str, Any]) -> None:
         uid, problem = metadata["uid"], ""
+        if uid in self.controllers:
+            raise kopf.TemporaryError("a reconciliation of it is under way", _REMOVE_EVERY)
         try:
             record = await self.environment.cluster.get(self.resource.kind, metadata["name"], metadata["namespace"])
             removed = record is None or await self.resource.remove(self.environment, record)
@@ -182,6 +194,7 @@ def settings() -> kopf.OperatorSettings:
         prefix=GROUP, key="seen", ignored_fields=["spec"]
     )
     kopf_settings.posting.enabled = False
+    kopf_settings.background.instant_exit_timeout = _ENDING  # otherwise a daemon is cancelled at once
     kopf_settings.watching.server_timeout = 300
     kopf_settings.watching.client_timeout = 330
     kopf_settings.watching.connect_timeout = 30

@@ -31,17 +31,23 @@ class Loop(ABC):
         self._environment = environment
         self._namespace, self._name = namespace, name
         self._wake = asyncio.Event()
+        self._stopping = False
         self._said = ""
 
     def wake(self) -> None:
         """Request a reconciliation at once."""
         self._wake.set()
 
+    def stop(self) -> None:
+        """Request that :meth:`run` returns once the reconciliation under way has ended."""
+        self._stopping = True
+        self._wake.set()
+
     async def run(self) -> None:
-        """Reconcile repeatedly; returns when the resource is gone or being deleted."""
+        """Reconcile repeatedly; returns when stopped, or when the resource is gone or being deleted."""
         environment, failures = self._environment, 0
         self.begun()
-        while True:
+        while not self._stopping:
             began = time.monotonic()
             self._wake.clear()
             try:
@@ -57,7 +63,8 @@ class Loop(ABC):
                     return
                 outcome = "waiting" if pause < environment.config.interval else "done"
             self._count(outcome, time.monotonic() - began)
-            await self._wait(pause)
+            if not self._stopping:
+                await self._wait(pause)
 
     @abstractmethod
     async def reconcile(self) -> float | None:
