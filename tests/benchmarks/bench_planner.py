@@ -1,10 +1,11 @@
-"""The planner's choice compared with the best of what it chooses from, by counted work, on twelve workloads.
+"""The planner's choice compared with the best of what it chooses from, by counted work, on fifteen workloads.
 
 ``python -m tests.benchmarks.bench_planner [NAME...] [--scale S] [--seed N]``, or ``make bench ARGS=planner``. Each
 index that the planner tries is built from a sample, other objects come to it and other queries are asked
 (:mod:`.paper.counting`), and the work of its slowest slot is counted: what the engine's own indexes look at and give
 back, weighed by the worth of ``make paper``; and :data:`STORED` and :data:`ENTRY` for storing an object and registering
-a query. A choice that needs up to 15 % more than the least is right.
+a query. CKQs have seen the sample's objects: those that settle are where their circles reach, others on one slot, which
+gets a copy of each object with a word of one of them. A choice that needs up to 15 % more than the least is right.
 
 ``--costs`` measures what :data:`~spatialstream.balance.planner.MEASURED` holds: CPU time of one core, the least of
 three.
@@ -22,23 +23,31 @@ from typing import Any
 import numpy as np
 
 from spatialstream.balance.planner import Costs, Plan, plan, whole
-from spatialstream.balance.settings import BalanceSettings
+from spatialstream.balance.query_partition import first_partition
+from spatialstream.balance.settings import DKM, SETTLE, BalanceSettings
+from spatialstream.balance.subscriptions import ObjectSample, entry_words
 from spatialstream.balance.word_join import WordJoin
-from spatialstream.index.kinds import KINDS
+from spatialstream.index.kinds import DEFAULT, KINDS
 from spatialstream.index.sample import OBJECTS
 from spatialstream.index.version import RoutingVersion, build
 from spatialstream.kernels import compile_kernels
 from spatialstream.local.nearest.ckq import ContinuousNearestIndex
 from spatialstream.local.range.crq import ContinuousRangeIndex
 from spatialstream.local.snapshot.segments import SegmentStore
-from spatialstream.model.arrays import Floats
+from spatialstream.model.arrays import Codes, Flags, Floats
+from spatialstream.model.geometry import CIRCLE, EVERYWHERE
 from spatialstream.model.kinds import TYPES, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
+from spatialstream.model.regions import Regions
+from spatialstream.model.terms import TermLists
+from spatialstream.stages.messages import pack, unpack
 from spatialstream.stages.snapshots import answer, reach
 from tests.benchmarks.paper import workloads
+from tests.benchmarks.paper.beside_settling import of_city, rare
 from tests.benchmarks.paper.counting import asking, passing, taken, worth
-from tests.benchmarks.paper.systems import Key, System
+from tests.benchmarks.paper.systems import Key as SystemKey
+from tests.benchmarks.paper.systems import System
 from tests.benchmarks.paper.workloads import HOUR, SPACE
 
 COMING = OBJECTS
@@ -66,6 +75,9 @@ class Case:
         keywords: fewest and most words of a query.
         shrunk: factor of all coordinates.
         hot: whether queries are in one region alone.
+        city: whether queries are near the place where most objects are.
+        rare: whether each query asks for one word, which fewer than k objects have.
+        placed: whether the planner chooses where CKQs are, too.
     """
 
     data: str
@@ -75,6 +87,9 @@ class Case:
     keywords: tuple[int, int] = (1, 3)
     shrunk: float = 1.0
     hot: bool = False
+    city: bool = False
+    rare: bool = False
+    placed: bool = False
 
     def objects(self, n: int, seed: int) -> ObjectBatch:
         """N objects."""
@@ -87,12 +102,19 @@ class Case:
             west, south, east, north = HOT
             here = (around.x >= west) & (around.x <= east) & (around.y >= south) & (around.y <= north)
             around = around.take(np.flatnonzero(here))
+        if self.city:
+            around = of_city(around)
         given = {QueryType(kind): count for kind, count in self.queries.items()}
         region = self.region[0] * self.shrunk**2, self.region[1] * self.shrunk**2
-        return workloads.queries(
+        found = workloads.queries(
             around, given, seed, region=region, keywords=self.keywords, duration=73 * HOUR, window=8 * HOUR,
             step=4 * HOUR,
         )  # fmt: skip
+        if not self.rare:
+            return found
+        words = around.terms.vocabulary.take(rare(around)).to_pylist()
+        chosen = np.random.default_rng((14, seed)).integers(0, len(words), len(found))
+        return replace(found, keywords=TermLists.of([[words[i]] for i in chosen]))
 
 
 CASES = {
@@ -107,43 +129,91 @@ CASES = {
     "srq-world": Case("TW", {"SRQ": 3_000}),
     "skq-world": Case("TW", {"SKQ": 3_000}, keywords=(1, 1)),
     "top-words": Case("Gau", {"STQ": 1_000, "CTQ": 300}, region=(0.1, 1.0)),
+    "ckq-world": Case("TW", {"CKQ": 8_000}, placed=True),
+    "ckq-city": Case("TW", {"CKQ": 8_000}, city=True, placed=True),
+    "ckq-rare": Case("TW", {"CKQ": 24_000}, rare=True, placed=True),
     "mix": Case("TW", {"SRQ": 800, "SKQ": 800, "STQ": 300, "CRQ": 2_000, "CKQ": 200, "CTQ": 200}),
 }
 """The workloads, by name."""
+
+
+Key = tuple[str, int, str]
+"""Kind of index, leaves and placement of CKQs."""
 
 
 class Built(System):
     """An index with some objects in its slots."""
 
     def __init__(self, version: RoutingVersion, objects: ObjectBatch) -> None:
-        self.key = Key("", len(objects), "", 0, version.slots, 0.0, 0.0, "", 0)
+        self.key = SystemKey("", len(objects), "", 0, version.slots, 0.0, 0.0, "", 0)
         self.version, self.predicted = version, 0.0
         leaves = len(version.index.leaves)
         self.by_leaf = RoutingVersion(0, version.index, np.arange(leaves, dtype=np.int32), leaves)
         self.__dict__["objects"] = objects
 
 
-def work(version: RoutingVersion, objects: ObjectBatch, queries: QueryBatch) -> Floats:
-    """The counted work of each slot, µs."""
+def work(version: RoutingVersion, before: ObjectBatch, objects: ObjectBatch, queries: QueryBatch) -> Floats:
+    """The counted work of each slot, µs, for objects and queries that come after others."""
     slots = range(version.slots)
-    came, _, where = version.deliver(objects)
+    came, _, where = replace(version, nearest=None).deliver(objects)
     owner = where[: len(objects)]
-    total = STORED * np.bincount(owner, minlength=version.slots)
+    total: Floats = STORED * np.bincount(owner, minlength=version.slots).astype(np.float64)
     system = Built(version, objects)
     for code, kind in enumerate(TYPES):
         asked = taken(queries, np.flatnonzero(queries.code == code))
         if not len(asked):
             continue
-        if kind in ("CRQ", "CKQ", "CTQ"):
+        if kind == "CKQ":
+            total = total + nearest_work(version, before, objects, owner, asked)
+        elif kind in ("CRQ", "CTQ"):
             row, slot = version.route_queries(asked)
             has = [np.sort(came[where == i]) if kind == "CRQ" else np.flatnonzero(owner == i) for i in slots]
             given = has, [row[slot == i].astype(np.int64) for i in slots]
-            total += ENTRY * np.bincount(slot, minlength=version.slots)
-            total += worth(kind, passing(objects, asked, *given))
+            registered = ENTRY * np.bincount(slot, minlength=version.slots)
+            total = total + registered + worth(kind, passing(objects, asked, *given))
         else:
-            total += sum(worth(kind, phase.counts) for phase in asking(system, asked))
-    result: Floats = total
-    return result
+            total = total + sum(worth(kind, phase.counts) for phase in asking(system, asked))
+    return total
+
+
+def nearest_work(
+    version: RoutingVersion, before: ObjectBatch, objects: ObjectBatch, home: Codes, ckqs: QueryBatch
+) -> Floats:
+    """The counted work of each slot for CKQs, µs.
+
+    Args:
+        version: whose ``nearest`` says where they are.
+        before: objects that they have seen.
+        objects: objects that come.
+        home: int32[n], the slot of each of these.
+        ckqs: the CKQs.
+    """
+    slots, sample = version.slots, ObjectSample(before)
+    radius = sample.radii(SPACE, ckqs.at, ckqs.k, ckqs.keywords)
+    settled = np.isfinite(radius)
+    shape = np.column_stack([ckqs.at, np.where(settled, radius, 0.0), np.zeros(len(ckqs))])
+    circles = replace(ckqs, regions=Regions.plain(np.where(settled, CIRCLE, EVERYWHERE).astype(np.uint8), shape))
+    if version.nearest is None:
+        row, leaf = version.index.route_regions(circles.regions)
+        row, slot = np.divmod(np.unique(row.astype(np.int64) * slots + version.mapping[leaf]), slots)
+        entries, has = np.full(slots, float(len(ckqs))), [np.flatnonzero(home == i) for i in range(slots)]
+    else:
+        row, slot = np.arange(len(ckqs)), version.nearest.slots_of(ckqs).astype(np.int64)
+        entries = np.bincount(slot, minlength=slots).astype(np.float64)
+        has = [np.flatnonzero((home == i) | having(objects, ckqs.take(row[slot == i]))) for i in range(slots)]
+    mine = [row[slot == i].astype(np.int64) for i in range(slots)]
+    work: Floats = ENTRY * entries + worth("CKQ", passing(objects, circles, has, mine))
+    return work
+
+
+def having(objects: ObjectBatch, ckqs: QueryBatch) -> Flags:
+    """Which objects a slot gets because they have a word under which one of its CKQs is looked up."""
+    words = entry_words(ckqs.keywords, ObjectSample(objects)).codes
+    wanted = np.isin(np.arange(len(objects.terms.vocabulary) + 1), words)
+    if wanted[-1]:
+        return np.ones(len(objects), np.bool_)
+    owner = np.repeat(np.arange(len(objects)), np.diff(objects.terms.offsets))
+    return np.bincount(owner[wanted[objects.terms.codes]], minlength=len(objects)) > 0
 
 
 @dataclass(frozen=True)
@@ -154,35 +224,39 @@ class Judged:
         name: of the workload.
         plan: the choice.
         seconds: CPU time of planning.
-        work: the counted work of the slowest slot of each option, by kind and leaves, ms.
+        work: the counted work of the slowest slot of each option, by kind, leaves and placement of CKQs, ms.
     """
 
     name: str
     plan: Plan
     seconds: float
-    work: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    work: Mapping[Key, float] = field(default_factory=dict)
 
     @property
-    def best(self) -> tuple[str, int]:
+    def best(self) -> Key:
         """What needs least."""
         return min(self.work, key=lambda each: self.work[each])
 
     @property
+    def chosen(self) -> float:
+        """What the choice needs."""
+        return self.work[self.plan.kind, self.plan.leaves, self.plan.nearest]
+
+    @property
     def excess(self) -> float:
         """What the choice needs more than the best, as a fraction."""
-        return self.work[self.plan.kind, self.plan.leaves] / self.work[self.best] - 1.0
+        return self.chosen / self.work[self.best] - 1.0
 
     def row(self) -> str:
         """The line of a table in Markdown."""
+        ways = {(kind, nearest) for kind, _, nearest in self.work}
         least = {
-            kind: min((value, leaves) for (each, leaves), value in self.work.items() if each == kind)
-            for kind in dict.fromkeys(kind for kind, _ in self.work)
+            way: min((value, key[1]) for key, value in self.work.items() if (key[0], key[2]) == way) for way in ways
         }
-        kinds = (kind.name for kind in KINDS.values() if kind.adapts)
-        cells = ["{:,.1f} ({:,})".format(*least[kind]) if kind in least else "" for kind in kinds]
-        taken = f"`{self.plan.kind}`, {self.plan.leaves:,}"
-        value = self.work[self.plan.kind, self.plan.leaves]
-        return f"| `{self.name}` | {' | '.join(cells)} | {taken} | {value:,.1f} | {100 * self.excess:.0f} % |"
+        columns = [*((kind.name, SETTLE) for kind in KINDS.values() if kind.adapts), (DEFAULT, DKM)]
+        cells = ["{:,.1f} ({:,})".format(*least[way]) if way in least else "" for way in columns]
+        taken = f"`{self.plan.kind}`, {self.plan.leaves:,}" + (f", `{DKM}`" if self.plan.nearest == DKM else "")
+        return f"| `{self.name}` | {' | '.join(cells)} | {taken} | {self.chosen:,.1f} | {100 * self.excess:.0f} % |"
 
 
 def judged(name: str, scale: float = 1.0, seed: int = 1) -> Judged:
@@ -192,14 +266,16 @@ def judged(name: str, scale: float = 1.0, seed: int = 1) -> Judged:
     known = case.asked(before, 200 + seed)
     sample = whole(SPACE, before, known)
     began = time.process_time()
-    chosen = plan(sample, case.slots, BalanceSettings())
+    chosen = plan(sample, case.slots, BalanceSettings(), nearest=(SETTLE, DKM) if case.placed else (SETTLE,))
     seconds = time.process_time() - began
     objects = case.objects(round(COMING * scale), 300 + seed)
     queries = case.asked(objects, 400 + seed)
     found = {}
     for option in chosen.table:
         version = build(SPACE, before, known, option.wanted, case.slots, kind=option.kind)
-        found[option.kind, option.wanted] = 1e-3 * float(work(version, objects, queries).max())
+        if option.nearest == DKM:
+            version = replace(version, nearest=first_partition(SPACE, before, known, 1.0, case.slots))
+        found[option.kind, option.wanted, option.nearest] = 1e-3 * float(work(version, before, objects, queries).max())
     return Judged(name, chosen, seconds, found)
 
 
@@ -242,21 +318,27 @@ def measured_costs(scale: float = 1.0) -> Costs:
     def ranged(asked: QueryBatch) -> Any:
         return continuous(ContinuousRangeIndex(SPACE), asked)
 
-    def passed(index: Any) -> None:
+    def passed(index: Any) -> Any:
         for part in parts:
             list(index.match(part))
+        return index
 
-    crq, few, ckq = queries("CRQ", n // 2), queries("CRQ", n // 20), queries("CKQ", 1_000)
+    crq, few, ckq = queries("CRQ", n // 2), queries("CRQ", n // 20), queries("CKQ", n // 20)
     stored = _least(lambda: None, filled) / n
+    received = _least(lambda: None, lambda _: [ObjectBatch.from_arrow(unpack(pack(part.to_arrow()))) for part in parts])
     entry = _least(lambda: ContinuousRangeIndex(SPACE), lambda index: continuous(index, crq)) / len(crq)
     # many queries and few: what differs is due to their pairs, and the rest to the objects
     times = [_least(partial(ranged, some), passed) for some in (crq, few)]
     pairs = [join.matches(some, np.ones(len(some))).sum() for some in (crq, few)]
     match = (times[0] - times[1]) / (pairs[0] - pairs[1])
     looked = (times[1] - match * pairs[1]) / n
-    alone = _least(lambda: continuous(ContinuousNearestIndex(SPACE), queries("CKQ", 1)), passed)
-    nearest = _least(lambda: continuous(ContinuousNearestIndex(SPACE), ckq), passed) - alone
-    candidate = nearest / join.matches(ckq, np.ones(len(ckq)), everywhere=True).sum()
+
+    def nearest(asked: QueryBatch) -> float:  # the objects have come before, so the circles stay
+        return _least(lambda: passed(continuous(ContinuousNearestIndex(SPACE), asked)), passed)
+
+    circles = replace(ckq, regions=join.reach(ckq))
+    alone = nearest(queries("CKQ", 1))
+    candidate = (nearest(ckq) - alone) / join.matches(circles, np.ones(len(ckq))).sum()
     view = filled().view()
 
     def ask(asked: QueryBatch) -> float:
@@ -267,8 +349,9 @@ def measured_costs(scale: float = 1.0) -> Costs:
     large = replace(case, queries={"SRQ": 3_000}, region=(1.0, 1.0)).asked(objects, 3)
     asks = ask(small) / len(small)
     found = (ask(large) - asks * len(large)) / join.matches(large, np.ones(len(large))).sum()
-    print(f"of an object {stored:.3g} are to store it, {looked:.3g} to look for CRQs")
-    return Costs(*map(float, (stored + looked, entry, match, candidate, asks, found)))
+    copy = (received + alone) / n + looked
+    print(f"of an object {stored:.3g} are to store it, {looked:.3g} to look for CRQs, {alone / n:.3g} for CKQs")
+    return Costs(*map(float, (stored + copy, copy, entry, match, candidate, asks, found)))
 
 
 # ------------------------------------------------------------------------------------------------------------- report
@@ -280,7 +363,7 @@ def run() -> list[dict[str, Any]]:
     rows = []
     for name in CASES:
         found = judged(name)
-        chosen = f"{found.plan.kind} with {found.plan.leaves} leaves"
+        chosen = f"{found.plan.kind} with {found.plan.leaves} leaves and {found.plan.nearest}"
         rows.append(
             {"name": f"{name}: {chosen} needs, of the least", "value": 100 * (1 + found.excess), "unit": "%",
              "floor": None}
@@ -292,7 +375,7 @@ def run() -> list[dict[str, Any]]:
 def show(names: Iterable[str], scale: float, seed: int) -> None:
     """Print the table of :mod:`docs`, and why each choice was made."""
     first, *others = (f"`{kind.name}`" for kind in KINDS.values() if kind.adapts)
-    heads = [f"least with {first}", *(f"with {each}" for each in others)]
+    heads = [f"least with {first}", *(f"with {each}" for each in others), f"`{DEFAULT}` and `{DKM}`"]
     print(f"| workload | {' | '.join(heads)} | choice | its work | more than the least |")
     print("|---" * (len(heads) + 4) + "|")
     all_of = []
@@ -304,8 +387,9 @@ def show(names: Iterable[str], scale: float, seed: int) -> None:
         right = "right" if each.excess <= RIGHT else "WRONG"
         print(f"{each.name}: {right}, planned in {each.seconds:.2f} s of CPU; {each.plan.reason}")
         for option in each.plan.table:
-            counted = each.work[option.kind, option.wanted]
-            print(f"    {option.kind:8} {option.wanted:>6,} leaves: {1e3 * option.seconds:10,.1f} {counted:10,.1f} ms")
+            counted = each.work[option.kind, option.wanted, option.nearest]
+            named = f"{option.kind:8} {option.wanted:>6,} leaves, {option.nearest:6}"
+            print(f"    {named}: {1e3 * option.seconds:10,.1f} {counted:10,.1f} ms")
 
 
 def main() -> None:

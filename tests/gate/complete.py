@@ -72,8 +72,9 @@ _STREAMS = ("tests/unit/stream",)
 _EXACT = ("tests/unit/stream/test_stream.py", "tests/unit/stream/test_copies.py")
 _FAULTS = tuple(
     f"tests/cluster/test_{name}.py"
-    for name in ("executors", "faults", "in_transit", "many_followers", "quorums", "restart", "topics")
+    for name in ("executors", "faults", "in_transit", "many_followers", "restart", "topics")
 )
+_QUORUMS = ("tests/cluster/test_quorums.py",)
 _ROWS = tuple(
     f"tests/cluster/test_{name}.py"
     for name in ("declared", "exact", "object_storage", "object_streams", "placed_queries", "security")
@@ -86,8 +87,9 @@ PARTS: dict[str, Part] = {
     "streams": Part(paths=_STREAMS, without=_EXACT, workers=2),
     "unit": Part(paths=("tests/unit",), without=(*_KERNELS, *_STREAMS), workers=2),
     "integration": Part(paths=("tests/contracts", "tests/integration"), workers=2),
-    "cluster": Part(paths=("tests/cluster",), without=(*_FAULTS, *_ROWS), workers=2),
+    "cluster": Part(paths=("tests/cluster",), without=(*_FAULTS, *_QUORUMS, *_ROWS), workers=2),
     "cluster-faults": Part(paths=_FAULTS, workers=2),
+    "cluster-quorums": Part(paths=_QUORUMS),
     "cluster-rows": Part(paths=_ROWS, workers=2),
     "browser": Part(targets=("test-browser",)),
     "charts": Part(targets=("test-charts",)),

@@ -477,7 +477,7 @@ def test_a_stream_that_has_done_no_round_can_be_asked_with_the_first(ends: Endpo
 def test_a_stream_whose_worker_has_been_started_again_has_not_only_begun(ends: Endpoints) -> None:
     save_named(ends.store, 0)  # as the worker did that was there before
     with Stream(ends.store) as stream:
-        with pytest.raises(Unavailable, match="worker has restarted, and has not read its state yet"):
+        with pytest.raises(Unavailable, match="worker has just started, and has not read its state yet"):
             stream.ask(SRQ, timeout=0.0)
         threading.Timer(0.3, ends.slots.round, (1_000, objects(5, 900))).start()
         assert len(stream.ask(SRQ)["objects"]) == 5

@@ -72,8 +72,23 @@ def test_people_get_the_options_the_reason_and_a_table(files: list[str], capsys:
     assert "slowest slot" in head
     assert [row.split()[0] for row in rows if row.startswith("*")] == ["*"]
     taken = next(row for row in rows if row.startswith("*"))
-    assert taken.split()[1:3] == [record["kind"], f"{record['leaves']:,}"]
+    assert taken.split()[1:4] == [record["kind"], record["nearest"], f"{record['leaves']:,}"]
     assert {row.lstrip("* ").split()[0] for row in rows} == {kind.name for kind in KINDS.values() if kind.adapts}
+
+
+def test_where_ckqs_are_to_be_is_told_too(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        {"id": f"q{i}", "type": "CKQ", "t": i, "at": [each["x"], each["y"]], "k": 3, "keywords": each["terms"]}
+        for i, each in enumerate(lines(400))
+    ]
+    given = [*files, "--queries", str(write(tmp_path / "ckqs.jsonl", asked)), "--slots", "2", "--max-leaves", "8"]
+    assert main(["plan", *given]) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"--index [a-z-]+ --leaves \d+ --nearest settle", first)
+    assert {row["nearest"] for row in planned(given, capsys)["table"]} == {"settle", "dkm"}  # type: ignore[index,attr-defined]
+    alone = planned([*given, "--nearest", "dkm"], capsys)
+    assert alone["nearest"] == "dkm"
+    assert {row["nearest"] for row in alone["table"]} == {"dkm"}  # type: ignore[index,attr-defined]
 
 
 def test_files_are_read_as_run_reads_them(

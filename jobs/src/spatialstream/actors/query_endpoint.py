@@ -383,7 +383,7 @@ class QueryClient:
         """Make sure that there has been no round yet, if the worker's driver knows of none.
 
         Raises:
-            Unavailable: there has been one: the worker has restarted, and has not read its state yet.
+            Unavailable: there has been one: the worker has just started, and has not read its state yet.
         """
         named = called(lambda: read_named(self._store))
         try:
@@ -391,7 +391,9 @@ class QueryClient:
         except (TimeoutError, Unavailable):
             return
         if begun:
-            raise Unavailable("the stream's worker has restarted, and has not read its state yet")
+            raise Unavailable(
+                "the stream's worker has just started, and has not read its state yet: try again in a moment"
+            )
 
     def _keep(self, known: _Known) -> None:
         """Drop versions that no query uses any more, and what is known of actors that have gone."""

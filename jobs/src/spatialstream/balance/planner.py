@@ -6,37 +6,47 @@ and routes the other half with it; and then the other way round, because which l
 halves follow from the records' ids, so an index is judged by records that it was not built from. What comes to each
 slot is counted:
 
-- ``objects``; ``copies`` of others, if the index delivers any; and ``entries``: registrations of continuous queries,
-  one for each slot that they are registered at; like objects they count less the longer ago they were;
+- ``objects``; ``copies`` of others, if the index or the placement of CKQs delivers any; and ``entries``: registrations
+  of continuous queries, one for each slot that they are registered at; like objects they count less the longer ago they
+  were;
 - ``matches``: pairs of a continuous query and an object of its region that has the rarest word of one of the query's
   groups, at the object's slot, or in equal parts at the slots that have it; ``found``: the same of snapshot queries;
-- ``candidates``: pairs of a query that is registered everywhere (CKQ) and an object with its rarest word;
+- ``candidates``: pairs of a CKQ and an object near its circle, that to its k-th object, with the rarest word of one of
+  its groups;
 - ``asks``: snapshot queries, one for each slot that they are sent to; an SKQ to the nearest leaf's, and to those that
   the circle to its k-th object reaches.
 
-Each costs a measured time (:class:`Costs`), and a copy as much as an object. A batch takes as long as its slowest slot:
+Where CKQs are (:data:`~spatialstream.balance.settings.NEAREST`) decides which slot has a candidate: those of CKQs that
+settle are at the object's home, and all slots register them; with ``dkm`` they are at the CKQ's own slot, which alone
+registers it, and :mod:`.placed_queries` tells what is copied. Both are tried, if both may be chosen.
+
+Each costs a measured time (:class:`Costs`). A batch takes as long as its slowest slot:
 of all that were tried, the one whose slowest slot needs least time is best. What is within :data:`TIE` of it is as
-good: of these a QT-tree is taken before other kinds, and then fewer leaves before more.
+good: of these one whose CKQs settle is taken first, then a QT-tree before other kinds, and then fewer leaves.
 
 The result depends on the sample alone, not on the order of its records.
 
-Cost: that of building each index, O(sampled records) to route, and that of :mod:`~spatialstream.balance.word_join`.
+Cost: that of building each index, O(sampled records) to route, and that of :mod:`~spatialstream.balance.word_join`; for
+``dkm`` also that of two partitions of CKQs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from spatialstream.balance.attribution import UnitTimes
-from spatialstream.balance.settings import BalanceSettings
+from spatialstream.balance.placed_queries import PlacedQueries
+from spatialstream.balance.query_partition import dealt_evenly, sampled_partition
+from spatialstream.balance.settings import DKM, NEAREST, SETTLE, BalanceSettings
 from spatialstream.balance.word_join import WordJoin
 from spatialstream.index.base import GlobalIndex
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, Kind, kind_named
+from spatialstream.index.query_partition import QueryPartition
 from spatialstream.index.sample import Sample
 from spatialstream.index.statistics import Statistics
 from spatialstream.index.version import RoutingVersion
@@ -75,15 +85,17 @@ class Costs:
     """The time that a slot takes for what comes to it, in microseconds each; see the module.
 
     Attributes:
-        object: of an object: to store it, and to look for continuous queries.
+        object: of an object: to receive it, store it, and look for continuous queries.
+        copy: of a copy of an object, which is not stored.
         entry: of registering a continuous query.
         match: of a pair of a continuous query and an object of its region.
-        candidate: of a pair of a query that is registered everywhere and an object with its word.
+        candidate: of a pair of a CKQ and an object near its circle with its word.
         ask: of a snapshot query, without what it finds.
         found: of an object that a snapshot query finds.
     """
 
     object: float
+    copy: float
     entry: float
     match: float
     candidate: float
@@ -95,18 +107,19 @@ class Costs:
 
         A snapshot query's time was measured with what it found.
         """
-        match = 1e6 * times.match or self.match
+        one, match = 1e6 * times.object or self.object, 1e6 * times.match or self.match
         return replace(
             self,
-            object=1e6 * times.object or self.object,
+            object=one,
+            copy=self.copy * (one / self.object),
             match=match,
-            candidate=self.candidate * match / self.match,
+            candidate=self.candidate * (match / self.match),
             ask=1e6 * times.ask or self.ask,
             found=0.0 if times.ask else self.found,
         )
 
 
-MEASURED = Costs(object=1.83, entry=0.56, match=0.074, candidate=0.028, ask=55.5, found=0.28)
+MEASURED = Costs(object=1.83, copy=0.4, entry=0.56, match=0.074, candidate=0.9, ask=55.5, found=0.28)
 """What ``python -m tests.benchmarks.bench_planner --costs`` measured on one core."""
 
 
@@ -118,6 +131,7 @@ class Option:
 
     Attributes:
         kind: its kind.
+        nearest: where CKQs are.
         wanted: leaves that it was built for.
         leaves: leaves that it has.
         seconds: time of the slowest slot.
@@ -126,6 +140,7 @@ class Option:
     """
 
     kind: str
+    nearest: str
     wanted: int
     leaves: int
     seconds: float
@@ -147,20 +162,28 @@ class Plan:
         kind: the kind of index.
         leaves: about how many leaves it is to have.
         reason: why, as a sentence without its full stop.
-        table: what was tried, by kind and then by leaves.
+        table: what was tried, by kind, then by leaves, then by placement of CKQs.
+        nearest: where CKQs are to be.
     """
 
     kind: str
     leaves: int
     reason: str
     table: tuple[Option, ...] = ()
+    nearest: str = SETTLE
 
     def to_record(self) -> dict[str, Any]:
         """The plan, JSON-serializable."""
         return asdict(self)
 
 
-def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = MEASURED) -> Plan:
+def plan(
+    sample: Sample,
+    slots: int,
+    settings: BalanceSettings,
+    costs: Costs = MEASURED,
+    nearest: Sequence[str] = (SETTLE,),
+) -> Plan:
     """Choose the kind of index, and how many leaves it is to have.
 
     Args:
@@ -168,21 +191,42 @@ def plan(sample: Sample, slots: int, settings: BalanceSettings, costs: Costs = M
         slots: number of slots.
         settings: the maximum number of leaves.
         costs: times of this stream or machine.
+        nearest: where CKQs may be: :data:`~spatialstream.balance.settings.SETTLE`,
+            :data:`~spatialstream.balance.settings.DKM` or both. Of both, ``dkm`` is tried only if the sample has enough
+            CKQs for a partition.
 
     Raises:
         SettingError: the sample has too few objects.
     """
     if len(sample.objects) < ENOUGH:
         raise SettingError("sample", f"a plan needs at least {ENOUGH:,} objects, and there are {len(sample.objects):,}")
-    one, other = _halves(sample)
-    ways = [(each, _statistics(each), _Trial(judge, slots, costs)) for each, judge in ((one, other), (other, one))]
+    halves = _halves(sample)
+    placements = [_placements(half, slots, nearest) for half in halves]
+    tried = [name for name in NEAREST if all(name in each for each in placements)]
+    ways = [
+        (half, _statistics(half), _Trial(judge, slots, costs, {name: made[name] for name in tried}))
+        for half, judge, made in zip(halves, reversed(halves), placements, strict=True)
+    ]
     table = []
     for kind in _kinds(sample):
         for leaves in _leaves(slots, settings.leaves):
             place = kind.implementation.place
             found = [trial.counts(*place(half.objects, leaves, statistics, slots)) for half, statistics, trial in ways]
-            table.append(Option(kind.name, leaves, *_means(found)))
+            count = round(sum(each for each, _ in found) / len(found))
+            for name in tried:
+                figures = np.mean([figures[name] for _, figures in found], axis=0).tolist()
+                table.append(Option(kind.name, name, leaves, count, *figures))
     return _decided(tuple(table))
+
+
+def _placements(half: Sample, slots: int, nearest: Sequence[str]) -> dict[str, QueryPartition | None]:
+    """The placements of CKQs that may be chosen, each with its partition, if it has one, by a half of the sample."""
+    made: dict[str, QueryPartition | None] = {SETTLE: None} if SETTLE in nearest else {}
+    if DKM in nearest:
+        found = sampled_partition(half.space, half.objects, half.counts()[0], half.queries, slots)
+        if found is not None or not made:
+            made[DKM] = dealt_evenly(half.space, slots) if found is None else found
+    return made
 
 
 def _statistics(half: Sample) -> Statistics:
@@ -195,12 +239,6 @@ def _statistics(half: Sample) -> Statistics:
     return replace(half, queries=QueryBatch.concat([half.queries, everywhere]), weights=weights).statistics()
 
 
-def _means(found: list[tuple[int, Floats]]) -> tuple[Any, ...]:
-    """The mean of two tries: leaves, and the other figures of an option."""
-    leaves = round(sum(each for each, _ in found) / len(found))
-    return leaves, *np.mean([figures for _, figures in found], axis=0).tolist()
-
-
 def first_plan(
     kind: str,
     leaves: int,
@@ -210,6 +248,7 @@ def first_plan(
     queries: QueryBatch,
     each: tuple[float, float] = (1.0, 1.0),
     settings: BalanceSettings | None = None,
+    nearest: str = SETTLE,
 ) -> Plan:
     """The index of a new stream or run: the one that is asked for, or the planner's choice.
 
@@ -223,6 +262,7 @@ def first_plan(
         queries: queries like those to come.
         each: how many objects each object stands for, and how many queries each query.
         settings: the maximum number of leaves.
+        nearest: where its CKQs are, of :data:`~spatialstream.balance.settings.NEAREST`.
 
     Raises:
         SettingError: the objects and queries lack what an index of the kind needs.
@@ -237,7 +277,8 @@ def first_plan(
         return Plan(
             DEFAULT, leaves, f"a plan needs at least {ENOUGH:,} objects, and there are {len(objects):,}: {DEFAULT}"
         )
-    return plan(whole(space, objects, queries, each), slots, settings or BalanceSettings())
+    placement = DKM if nearest == DKM else SETTLE
+    return plan(whole(space, objects, queries, each), slots, settings or BalanceSettings(), nearest=(placement,))
 
 
 def check_sample(kind: str, objects: ObjectBatch, queries: QueryBatch) -> None:
@@ -282,27 +323,37 @@ def _leaves(slots: int, most: int) -> list[int]:
 def _decided(table: tuple[Option, ...]) -> Plan:
     best = min(table, key=_time)
     equal = [each for each in table if each.seconds <= (1.0 + TIE) * best.seconds]
-    taken = min(equal, key=lambda each: (each.kind != DEFAULT, each.leaves, each.seconds, each.wanted))
-    others = [each for each in table if each.kind != taken.kind] or [each for each in table if each is not taken]
-    return Plan(taken.kind, taken.wanted, _reason(taken, min(others, key=_time, default=None), best), table)
+    taken = min(equal, key=lambda each: (*_preferred(each), each.leaves, each.seconds, each.wanted))
+    alike = [each for each in table if each.nearest == taken.nearest and each is not taken]
+    others = [each for each in alike if each.kind != taken.kind] or alike
+    placed = [each for each in table if each.nearest != taken.nearest]
+    compared = [min(those, key=_time) for those in (others, placed) if those]
+    return Plan(taken.kind, taken.wanted, _reason(taken, compared, best), table, taken.nearest)
 
 
-def _time(option: Option) -> tuple[float, bool, int]:
-    return option.seconds, option.kind != DEFAULT, option.leaves
+def _preferred(option: Option) -> tuple[bool, bool]:
+    return option.nearest != SETTLE, option.kind != DEFAULT
 
 
-def _reason(taken: Option, other: Option | None, best: Option) -> str:
-    text = f"the slowest slot of {_named(taken)} needs {taken.seconds:.3g} s for what the sample stands for"
-    if other is not None:
-        text += f", that of {_named(other)} {other.seconds:.3g} s"
+def _time(option: Option) -> tuple[float, bool, bool, int]:
+    return option.seconds, *_preferred(option), option.leaves
+
+
+def _reason(taken: Option, compared: Sequence[Option], best: Option) -> str:
+    both = any(each.nearest != taken.nearest for each in compared)
+    text = f"the slowest slot of {_named(taken, both)} needs {taken.seconds:.3g} s for what the sample stands for"
+    for other in compared:
+        text += f", that of {_named(other, both)} {other.seconds:.3g} s"
     if taken is not best:
-        whom = "that" if best is other else f"the least, {best.seconds:.3g} s of {_named(best)}"
-        text += f"; within {TIE:.0%} of {whom}, a QT-tree is taken first, then fewer leaves"
+        whom = "that" if best is compared[-1] else f"the least, {best.seconds:.3g} s of {_named(best, both)}"
+        first = f"{SETTLE} is taken first, then a QT-tree" if both else "a QT-tree is taken first"
+        text += f"; within {TIE:.0%} of {whom}, {first}, then fewer leaves"
     return text
 
 
-def _named(option: Option) -> str:
-    return f"{option.kind} with {option.leaves:,} leaves" if option.leaves != 1 else f"{option.kind} with 1 leaf"
+def _named(option: Option, both: bool) -> str:
+    leaves = f"{option.leaves:,} leaves" if option.leaves != 1 else "1 leaf"
+    return f"{option.kind} with {leaves}{f' and {option.nearest}' if both else ''}"
 
 
 class _Trial:
@@ -311,7 +362,9 @@ class _Trial:
     What does not depend on an index is found once.
     """
 
-    def __init__(self, judge: Sample, slots: int, costs: Costs) -> None:
+    def __init__(
+        self, judge: Sample, slots: int, costs: Costs, placements: Mapping[str, QueryPartition | None]
+    ) -> None:
         self._slots, self._costs, self._objects = slots, costs, judge.objects
         self._weights, query_weights = judge.counts()
         code, join = judge.queries.code, WordJoin(judge.space, judge.objects, self._weights)
@@ -320,23 +373,38 @@ class _Trial:
             rows = np.flatnonzero(chosen)
             return judge.queries.take(rows), query_weights[rows]
 
-        continuous, weight = some(IS_CONTINUOUS[code])
-        ago = np.maximum(
-            np.minimum(continuous.duration, judge.now - continuous.t), 0
-        )  # counts() do not decay before the end
-        self._continuous = continuous, weight * np.exp(-ago / judge.memory)
+        def registered(queries: QueryBatch, weights: Floats) -> Floats:
+            ago = np.maximum(np.minimum(queries.duration, judge.now - queries.t), 0)
+            return weights * np.exp(-ago / judge.memory)  # counts() do not decay before the end
+
+        regional, weights = some(IS_CONTINUOUS[code] & ~_EVERYWHERE[code])
+        self._regional = regional, registered(regional, weights)
+        self._matches = join.matches(regional, weights)
+        self._ckqs, weights = some(_EVERYWHERE[code])
+        self._registered = registered(self._ckqs, weights)
+        self._candidates, of_ckq = join.pairs(replace(self._ckqs, regions=join.reach(self._ckqs)), weights)
+        self._placed = {
+            name: None if partition is None else self._placement(partition, weights, of_ckq)
+            for name, partition in placements.items()
+        }
         self._asked = some(~IS_CONTINUOUS[code] & ~_NEAREST[code])
-        self._matches = join.matches(*some(IS_CONTINUOUS[code] & ~_EVERYWHERE[code]))
-        self._candidates = join.matches(*some(IS_CONTINUOUS[code] & _EVERYWHERE[code]), everywhere=True)
         self._found = join.matches(*self._asked)
-        nearest, weight = some(_NEAREST[code])
+        nearest, weights = some(_NEAREST[code])
         stride = max(1, -(-len(nearest) // _NEAREST_QUERIES))
         rows = np.arange(0, len(nearest), stride)
-        self._nearest, self._nearest_weight = nearest.take(rows), weight[rows] * len(nearest) / max(len(rows), 1)
+        self._nearest, self._nearest_weight = nearest.take(rows), weights[rows] * len(nearest) / max(len(rows), 1)
         self._circles = join.reach(self._nearest)
 
-    def counts(self, index: GlobalIndex, mapping: Codes) -> tuple[int, Floats]:
-        """The leaves of an index, and the figures of an :class:`Option` from ``seconds`` on.
+    def _placement(self, partition: QueryPartition, weights: Floats, of_ckq: Floats) -> tuple[Floats, Floats, Floats]:
+        """Of each slot the entries and candidates of CKQs that are on one each; and how likely it gets each object."""
+        placed = PlacedQueries.of(partition, self._ckqs, weights, self._objects, self._slots)
+        entries, candidates = (
+            np.bincount(placed.slot, each, self._slots).astype(np.float64) for each in (self._registered, of_ckq)
+        )
+        return entries, candidates, placed.copied
+
+    def counts(self, index: GlobalIndex, mapping: Codes) -> tuple[int, dict[str, Floats]]:
+        """The leaves of an index, and for each placement of CKQs the figures of an :class:`Option` from ``seconds`` on.
 
         Args:
             index: the index.
@@ -345,17 +413,28 @@ class _Trial:
         slots, n = self._slots, len(self._objects)
         version = RoutingVersion(0, index, mapping, slots)
         row, _, slot = version.deliver(self._objects)
-        objects, candidates, found = (
-            np.bincount(slot[:n], each, slots) for each in (self._weights, self._candidates, self._found)
+        objects, at_home, found = (
+            np.bincount(slot[:n], each, slots).astype(np.float64)
+            for each in (self._weights, self._candidates, self._found)
         )
-        copies = np.bincount(slot[n:], self._weights[row[n:]], slots)
+        copied = np.bincount(slot[n:], self._weights[row[n:]], slots).astype(np.float64)
         matches = np.bincount(slot, (self._matches / np.bincount(row, minlength=n))[row], slots)
-        entries = self._sent(version, *self._continuous)
+        regional = self._sent(version, *self._regional)
         asks = self._sent(version, *self._asked) + self._reached(version)
-        columns = np.stack([objects, copies, entries, matches, candidates, asks, found])
-        seconds = 1e-6 * np.array([self._costs.object, *astuple(self._costs)]) @ columns
-        slowest = int(seconds.argmax())
-        return len(index.leaves), np.array([seconds[slowest], seconds.mean(), *columns[:, slowest]])
+        result = {}
+        for name, placed in self._placed.items():
+            if placed is None:
+                entries, candidates, copies = self._sent(version, self._ckqs, self._registered), at_home, copied
+            else:
+                entries, candidates, gets = placed
+                others = gets.copy()
+                others[row, slot] = 0.0  # what is there anyway
+                copies = copied + self._weights @ others
+            columns = np.stack([objects, copies, regional + entries, matches, candidates, asks, found])
+            seconds = 1e-6 * np.array(astuple(self._costs)) @ columns
+            slowest = int(seconds.argmax())
+            result[name] = np.array([seconds[slowest], seconds.mean(), *columns[:, slowest]])
+        return len(index.leaves), result
 
     def _sent(self, version: RoutingVersion, queries: QueryBatch, weights: Floats) -> Floats:
         row, slot = version.route_queries(queries)

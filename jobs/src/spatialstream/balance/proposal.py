@@ -26,7 +26,7 @@ from spatialstream.balance.planner import ENOUGH, MEASURED, Plan, check_sample, 
 from spatialstream.balance.pm import partial_mapping
 from spatialstream.balance.query_partition import partition_anew
 from spatialstream.balance.rebuild import rebuild
-from spatialstream.balance.settings import BalanceSettings
+from spatialstream.balance.settings import DKM, SETTLE, BalanceSettings
 from spatialstream.index.base import Changes, GlobalIndex
 from spatialstream.index.kinds import AUTO, DEFAULT, KINDS, STRATEGIES, kind_named
 from spatialstream.index.origins import Origins
@@ -304,7 +304,9 @@ class _Attempts:
     def _planned(self, sample: Sample) -> Plan | None:
         """The kind and number of leaves of a rebuilt index; None: as the version's, see :func:`rebuild`."""
         if self.kind == AUTO:
-            return plan(sample, self.version.slots, self.settings, MEASURED.of(self.counts.times))
+            placement = SETTLE if self.version.nearest is None else DKM
+            costs = MEASURED.of(self.counts.times)
+            return plan(sample, self.version.slots, self.settings, costs, nearest=(placement,))
         if self.kind in (None, self.version.index.kind):
             return None
         return Plan(self.kind, len(self.version.index.leaves), "")

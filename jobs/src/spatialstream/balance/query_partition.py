@@ -30,7 +30,14 @@ from spatialstream.model.queries import QueryBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
-__all__ = ["SLACK", "dealt_evenly", "first_partition", "partition_anew", "partition_queries"]
+__all__ = [
+    "SLACK",
+    "dealt_evenly",
+    "first_partition",
+    "partition_anew",
+    "partition_queries",
+    "sampled_partition",
+]
 
 _PARTS, _HALVINGS, _DEALT = 4, 48, 32
 
@@ -72,7 +79,7 @@ def first_partition(
         weight: how many objects each of them stands for.
         slots: number of slots.
     """
-    made = _sampled(space, objects, np.full(len(objects), weight), queries, slots)
+    made = sampled_partition(space, objects, np.full(len(objects), weight), queries, slots)
     return dealt_evenly(space, slots) if made is None else made
 
 
@@ -84,7 +91,7 @@ def partition_anew(old: QueryPartition, sample: Sample, slots: int) -> tuple[Que
     """
     queries = sample.queries
     queries = queries.take(np.flatnonzero(_NEAREST[queries.code] & (queries.duration > sample.now - queries.t)))
-    made = _sampled(sample.space, sample.objects, sample.counts()[0], queries, slots)
+    made = sampled_partition(sample.space, sample.objects, sample.counts()[0], queries, slots)
     if made is None:
         return old, 0.0
     here = np.zeros((len(made.slot), slots), np.int64)
@@ -111,10 +118,18 @@ def _settled(cost: Floats, here: Ints) -> Codes:
     return slot
 
 
-def _sampled(
+def sampled_partition(
     space: Space, objects: ObjectBatch, weights: Floats, queries: QueryBatch, slots: int
 ) -> QueryPartition | None:
-    """The partition for sampled objects and queries; None if these are too few."""
+    """The partition for sampled objects and queries; None if these are too few.
+
+    Args:
+        space: of both.
+        objects: n objects.
+        weights: float64[n], how many objects each stands for.
+        queries: of which the CKQs count.
+        slots: number of slots.
+    """
     queries = queries.take(np.flatnonzero(_NEAREST[queries.code]))
     most = max(_MOST, 2 * GAMMA_1 * slots)
     queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // most))))

@@ -29,7 +29,7 @@ from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermLists
 
-__all__ = ["EVERYWHERE", "ObjectSample", "Subscriptions", "around", "overlap"]
+__all__ = ["EVERYWHERE", "ObjectSample", "Subscriptions", "around", "entry_words", "overlap"]
 
 EVERYWHERE = np.array([-np.inf, -np.inf, np.inf, np.inf])
 """The rectangle of all places."""
@@ -139,7 +139,7 @@ class Subscriptions(Batch):
             keywords: their expressions.
             sample: whose words they are compared with.
         """
-        return cls(at[:, 0].copy(), at[:, 1].copy(), _rectangles(space, balls), _entries(keywords, sample))
+        return cls(at[:, 0].copy(), at[:, 1].copy(), _rectangles(space, balls), entry_words(keywords, sample))
 
     def costs(self, rows: Ints, sample: ObjectSample) -> tuple[Floats, Floats]:
         """The rectangle R around the balls of some of them, and the cost of each in it (Eqn 5), float64[m]."""
@@ -183,8 +183,12 @@ def _rectangles(space: Space, balls: Regions) -> Floats:
     return np.concatenate([low, high], axis=1)
 
 
-def _entries(keywords: TermLists, sample: ObjectSample) -> TermLists:
-    """Of each query the rarest word of each of its groups; no word that no object has; each once."""
+def entry_words(keywords: TermLists, sample: ObjectSample) -> TermLists:
+    """The words under which a slot looks up each of n CKQs, as n sets of codes of the sample.
+
+    They are the rarest word of each of its groups, and ``sample.any`` for a group without words; words that no object
+    has are left out.
+    """
     found = expanded(keywords)
     groups, n = found.groups, len(keywords)
     known = pc.fill_null(pc.index_in(groups.vocabulary, sample.vocabulary), _UNKNOWN)

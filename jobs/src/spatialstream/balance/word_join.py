@@ -60,17 +60,20 @@ class WordJoin:
     def __init__(self, space: Space, objects: ObjectBatch, weights: Floats) -> None:
         self._space, self._objects, self._weights = space, objects, weights
 
-    def matches(self, queries: QueryBatch, weights: Floats, everywhere: bool = False) -> Floats:
+    def matches(self, queries: QueryBatch, weights: Floats) -> Floats:
         """The pairs of each object with the queries that it may match, float64[n], of what the records stand for.
 
         Args:
             queries: m queries.
             weights: float64[m], how many queries each stands for.
-            everywhere: whether the place of an object does not matter.
         """
-        total = np.zeros(len(self._objects))
+        return self.pairs(queries, weights)[0]
+
+    def pairs(self, queries: QueryBatch, weights: Floats) -> tuple[Floats, Floats]:
+        """The pairs of each object, float64[n], and those of each query, float64[m]; as :meth:`matches`."""
+        of_object, of_query = np.zeros(len(self._objects)), np.zeros(len(queries))
         if not len(queries) or not len(self._objects):
-            return total
+            return of_object, of_query
         groups, boxes = self._groups(queries), region_parts(self._space, queries.regions)
         stride = max(1, -(-int(groups.count.sum()) // PAIRS))
         chosen = np.arange(0, len(groups.query), stride)
@@ -78,11 +81,11 @@ class WordJoin:
         for part in np.split(chosen, np.flatnonzero(np.diff(ends // CHUNK)) + 1):
             query = np.repeat(groups.query[part], groups.count[part])
             row = self._rows[runs(groups.first[part], groups.count[part])]
-            weight = weights[query] * stride
-            if not everywhere:
-                weight = np.where(self._inside(row, boxes[query, 0]) | self._inside(row, boxes[query, 1]), weight, 0.0)
-            total += np.bincount(row, weight, len(total))
-        return total * self._weights
+            inside = self._inside(row, boxes[query, 0]) | self._inside(row, boxes[query, 1])
+            weight = np.where(inside, weights[query] * self._weights[row] * stride, 0.0)
+            of_object += np.bincount(row, weight, len(of_object))
+            of_query += np.bincount(query, weight, len(of_query))
+        return of_object, of_query
 
     def reach(self, queries: QueryBatch) -> Regions:
         """The circle from each nearest-neighbour query's point to about its k-th object; unbounded without as many."""

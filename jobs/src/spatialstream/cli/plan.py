@@ -35,6 +35,11 @@ def add_parser(commands: Any) -> None:
     add("--slots", type=shared.count, default=8, metavar="N", help="worker slots (default 8)")
     text = f"most leaves of an index (default {_MOST_LEAVES})"
     add("--max-leaves", type=shared.count, default=_MOST_LEAVES, metavar="N", help=text)
+    text = (
+        "where CKQs may be: settle, or each on one slot (dkm), as --nearest of router and worker; auto: try both, if "
+        "there are 40 CKQs for each slot (default auto)"
+    )
+    add("--nearest", choices=("settle", "dkm", "auto"), default="auto", help=text)
     text = "largest number of objects, and of queries, to read for the sample (default 50000)"
     add("--sample", type=shared.count, default=50_000, metavar="N", help=text)
     add("--json", action="store_true", help="print the plan as JSON")
@@ -49,7 +54,8 @@ def _plan(options: argparse.Namespace) -> int:
 
     options.queries = shared.query_files(options)
     sample = whole(options.space, *sampled(options, shared.term_rule(options), options.time_unit or "ms"))
-    found = plan(sample, options.slots, BalanceSettings(leaves=options.max_leaves))
+    placements = ("settle", "dkm") if options.nearest == "auto" else (options.nearest,)
+    found = plan(sample, options.slots, BalanceSettings(leaves=options.max_leaves), nearest=placements)
     print(json.dumps(found.to_record()) if options.json else _text(found))
     return 0
 
@@ -57,14 +63,17 @@ def _plan(options: argparse.Namespace) -> int:
 def _text(found: Plan) -> str:
     from spatialstream.model.tables import aligned
 
-    head = ["", "kind", "leaves", "slowest slot", "mean", "objects", "copies", "continuous", "matches", "asked"]
-    table = aligned(head, [_row(each, found) for each in found.table], right=range(2, len(head)))
+    figures = ["slowest slot", "mean", "objects", "copies", "continuous", "matches", "CKQ matches", "asked"]
+    head = ["", "kind", "CKQs", "leaves", *figures]
+    table = aligned(head, [_row(each, found) for each in found.table], right=range(3, len(head)))
     said = f"{found.reason[0].upper()}{found.reason[1:]}."
-    return "\n".join([f"--index {found.kind} --leaves {found.leaves}", "", said, "", *table])
+    placed = f" --nearest {found.nearest}" if len({each.nearest for each in found.table}) > 1 else ""
+    return "\n".join([f"--index {found.kind} --leaves {found.leaves}{placed}", "", said, "", *table])
 
 
 def _row(option: Option, found: Plan) -> list[str]:
-    taken = (option.kind, option.wanted) == (found.kind, found.leaves)
+    taken = (option.kind, option.wanted, option.nearest) == (found.kind, found.leaves, found.nearest)
     times = [f"{1e3 * seconds:,.1f} ms" for seconds in (option.seconds, option.mean)]
-    counts = [f"{count:,.0f}" for count in (option.objects, option.copies, option.entries, option.matches, option.asks)]
-    return ["*" if taken else "", option.kind, f"{option.wanted:,}", *times, *counts]
+    counts = option.objects, option.copies, option.entries, option.matches, option.candidates, option.asks
+    shown = [f"{count:,.0f}" for count in counts]
+    return ["*" if taken else "", option.kind, option.nearest, f"{option.wanted:,}", *times, *shown]

@@ -237,7 +237,8 @@ def _ensure(
         query_batch = query_batch.take(np.flatnonzero(query_batch.code != CANCEL))
         given = settings.space, _sample(object_batch), _sample(query_batch)
         weights = len(object_batch) / max(len(given[1]), 1), len(query_batch) / max(len(given[2]), 1)
-        made = first_plan(first.kind or DEFAULT, first.leaves, settings.slots, *given, weights)
+        wanted = first.kind or DEFAULT, first.leaves, settings.slots
+        made = first_plan(*wanted, *given, weights, nearest=settings.nearest)
         version = build(*given, made.leaves, settings.slots, kind=made.kind)
         if settings.placing:
             version = replace(version, nearest=first_partition(*given, weights[0], settings.slots))
