@@ -213,7 +213,7 @@ def prepare() -> None:
     objects = ObjectBatch.of([SpatialObject(str(i), i, float(i), 0.0, ("a", "b")[: i + 1]) for i in range(2)])
     asked = QueryBatch.of([Query("", 0, Predicate(Circle(0.0, 0.0, 1.0), ("a",)), Everything(), Lifetime(1))])
     for sample, kind in product((objects, ObjectBatch.of([])), KINDS):
-        version = build(WGS84, sample, asked, 4, 1, kind=kind)
+        version = build(WGS84, sample, asked, 4, 2, kind=kind)
         version.deliver(objects)
         version.route_queries(asked)
         version.index.reporter(objects, np.zeros(1, np.int32), asked.keywords, np.zeros(1, np.int32))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spatialstream.balance.planner import MEASURED
-from spatialstream.index.kd_t.construction import EVEN, lacking, place_kd_t
+from spatialstream.index.kd_t.construction import EVEN, SIMILAR, lacking, place_kd_t
 from spatialstream.index.kd_t.dealing import Part, deal
 from spatialstream.index.kd_t.frequencies import Frequencies
 from spatialstream.index.kd_t.merging import merged
@@ -62,6 +62,21 @@ def test_space_divides_narrow_queries_of_common_words_and_text_wide_ones_of_rare
     loads = np.bincount(mapping, index.leaves.load, SLOTS)
     assert imbalance(loads) <= 1.5 * EVEN
     assert index.leaves.objects.sum() == len(objects)
+
+
+def test_words_that_queries_share_with_few_objects_are_not_dealt_if_cells_cost_less():
+    """The paper's Algorithm 1 would deal them: the words of objects and queries differ, on both sides of any cut."""
+    objects, _ = made("narrow")
+    around = zip(objects.x.tolist(), objects.y.tolist(), strict=True)
+    queries = QueryBatch.of([crq(i, x, y, 0.05, f"r{i % 20}") for i, (x, y) in enumerate(around)])
+    load = Workload.of(objects, statistics(objects, queries), Frequencies.of(objects.terms), SIDE)
+    assert load.similarity(np.arange(len(load.rate)), np.arange(len(load.entry))) < SIMILAR
+
+    index, _ = place_kd_t(objects, SLOTS, statistics(objects, queries), SLOTS, SIDE)
+
+    assert not index.leaves.textual.any()
+    dealt = deal(load, np.arange(len(load.rate)), np.arange(len(load.entry)), SLOTS)
+    assert index.leaves.load.sum() < dealt.load
 
 
 def test_both_in_one_stream_are_divided_each_in_its_own_way():

@@ -1,22 +1,25 @@
 """Construction of a kd^t-tree from a sample: Algorithm 1 of PS2Stream (section IV-B).
 
 1. *Undecided* nodes are taken, largest first. If the words of a node's objects and queries are similar (cosine at least
-   :data:`SIMILAR`), text would not separate them: the node is one of N_s. Otherwise it is cut as in a kd-tree, in the
+   :data:`SIMILAR`), text would not separate them: the node is decided. Otherwise it is cut as in a kd-tree, in the
    direction that makes one half least similar. If that is about the similarity of the node (:data:`NEAR`), space does
-   not separate words either, and the node is one of N_t; otherwise its halves are undecided.
+   not separate words either, and the node is decided; otherwise its halves are undecided.
 2. If there are fewer nodes than slots, a dynamic program finds into how many parts each is to be partitioned, so that
    the total load is least (ComputeNumberPartitions), and they are.
 3. Leaves are assigned to slots (:mod:`~spatialstream.index.kd_t.merging`). As long as the slots' loads are not even
    (:data:`EVEN`) and there are not too many leaves, the heaviest leaves are partitioned, and it is tried again.
 
-To partition a node is to deal its words to shares (:mod:`~spatialstream.index.kd_t.dealing`) if it is one of N_t, and
-else to do that or to cut it in space, whichever makes the total load less.
+To partition a node is to deal its words to shares (:mod:`~spatialstream.index.kd_t.dealing`) or to cut it in space,
+whichever makes the total load less.
 
-What the paper leaves open, and what differs: undecided nodes with fewer than :data:`LEAST` sampled objects are of N_s,
-because their words say nothing. The number of leaves bounds the first step too. A share that is partitioned is not
-divided by itself: the words of its cell are dealt anew, to one share more. In the third step an eighth of the leaves
-are partitioned at once. In the second, loads are computed for few numbers of parts and interpolated between them. Loads
-are even at :data:`EVEN`: the paper's σ is λ here, but an index that begins at λ would be rebuilt soon.
+What the paper leaves open, and what differs: undecided nodes with fewer than :data:`LEAST` sampled objects are decided,
+because their words say nothing. The paper deals the words of nodes where space does not separate words (N_t) in any
+case, and compares loads for the others (N_s) alone; but that words are alike on both sides of a cut does not tell that
+text costs less, which copies objects, so here loads decide about all. The number of leaves bounds the first step too. A
+share that is partitioned is not divided by itself: the words of its cell are dealt anew, to one share more for each
+share that was to be. In the third step an eighth of the leaves are partitioned at once. In the second, loads are
+computed for few numbers of parts and interpolated between them. Loads are even at :data:`EVEN`: the paper's σ is λ
+here, but an index that begins at λ would be rebuilt soon.
 
 Cost: O(words of the sample log leaves), and that of dealing and merging.
 """
@@ -74,14 +77,12 @@ class _Node:
     Attributes:
         rectangle: of fine cells.
         objects, entries: what comes to it.
-        textual: whether it is one of N_t.
         dealt: its shares; None: it is one leaf.
     """
 
     rectangle: Rectangle
     objects: Ints
     entries: Ints
-    textual: bool = False
     dealt: Dealt | None = None
 
     def parts(self, workload: Workload) -> tuple[Part, ...]:
@@ -144,7 +145,7 @@ class _Growing:
     _tried: dict[tuple[int, int], list[_Node]] = field(default_factory=dict)
 
     def decided(self, side: int) -> list[_Node]:
-        """The nodes of N_s and N_t."""
+        """The nodes that are not cut because of their words."""
         everything = np.arange(len(self.workload.rate)), np.arange(len(self.workload.entry))
         undecided = [(-len(everything[0]), 0, _Node((0, 0, side, side), *everything))]
         done, number = list[_Node](), 0
@@ -163,13 +164,13 @@ class _Growing:
         of_node = self._similarity(node)
         if len(node.objects) < self.least or of_node >= SIMILAR:
             return [node]
-        best, found = np.inf, [replace(node, textual=True)]
+        best, found = np.inf, [node]
         for cut in self._cuts(node.rectangle):
             halves = self._cut(node, cut)
             alpha = min(map(self._similarity, halves))
             if alpha < best:
                 best, found = alpha, halves
-        return [replace(node, textual=True)] if abs(of_node - best) <= NEAR else found
+        return [node] if abs(of_node - best) <= NEAR else found
 
     def _similarity(self, node: _Node) -> float:
         return self.workload.similarity(node.objects, node.entries)
@@ -203,13 +204,11 @@ class _Growing:
         known = self._tried.get((id(node), parts))
         if known is not None:
             return known
-        dealt = deal(self.workload, node.objects, node.entries, parts)
-        result = [replace(node, dealt=dealt)]
-        if not node.textual:
-            cells = self._in_space(node, parts)
-            if len(cells) == parts and self._load(cells) <= dealt.load:
-                result = cells
-        return result
+        by_text, cells = self._by_text(node, parts), self._in_space(node, parts)
+        return cells if len(cells) == parts and self._load(cells) <= self._load(by_text) else by_text
+
+    def _by_text(self, node: _Node, parts: int) -> list[_Node]:
+        return [replace(node, dealt=deal(self.workload, node.objects, node.entries, parts))]
 
     def _in_space(self, node: _Node, parts: int) -> list[_Node]:
         """A node cut into cells, the heaviest again and again."""
@@ -268,21 +267,25 @@ class _Growing:
         self._tried.clear()
         while True:
             parts = [node.parts(self.workload) for node in nodes]
-            mapping, loads = merged(self.workload, [part for each in parts for part in each], slots)
-            count = len(mapping)
-            if imbalance(loads) <= EVEN or count >= self.leaves:
+            owner = np.repeat(np.arange(len(nodes)), [len(each) for each in parts])
+            leaves = [part for each in parts for part in each]
+            mapping, loads = merged(self.workload, leaves, slots)
+            if imbalance(loads) <= EVEN or len(leaves) >= self.leaves:
                 return nodes, mapping
-            heaviest = np.argsort([-max(part.load for part in each) for each in parts], kind="stable")
-            chosen = {*heaviest[: min(-(-count // _AT_ONCE), self.leaves - count)].tolist()}
-            nodes = [
-                made for i, node in enumerate(nodes) for made in (self._with_one_more(node) if i in chosen else [node])
-            ]
+            heaviest = np.argsort([-part.load for part in leaves], kind="stable")
+            more = np.bincount(owner[heaviest[: self._at_once(len(leaves))]], minlength=len(nodes)).tolist()
+            nodes = [made for node, count in zip(nodes, more, strict=True) for made in self._with_more(node, count)]
 
-    def _with_one_more(self, node: _Node) -> list[_Node]:
-        """A node as one leaf more than it is now."""
+    def _at_once(self, leaves: int) -> int:
+        return min(-(-leaves // _AT_ONCE), self.leaves - leaves)
+
+    def _with_more(self, node: _Node, count: int) -> list[_Node]:
+        """A node as some leaves more than it is now."""
+        if not count:
+            return [node]
         if node.dealt is None:
-            return self.partitioned(node, 2)
-        return self.partitioned(replace(node, textual=True), len(node.dealt.parts) + 1)
+            return self.partitioned(node, 1 + count)
+        return self._by_text(node, len(node.dealt.parts) + count)
 
 
 def _finished(

@@ -14,11 +14,13 @@ Cost: O(shares x objects with the word) for each word.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from spatialstream.index.kd_t.workload import ENTRY, NO_WORD, OBJECT, Workload
-from spatialstream.model.arrays import Codes, Ints, Words, runs
+from spatialstream.model.arrays import Codes, Flags, Floats, Ints, Words, runs
+from spatialstream.model.kernels import kernel
 
 __all__ = ["MOST", "SLACK", "Dealt", "Part", "deal", "divided"]
 
@@ -65,6 +67,53 @@ class Dealt:
         return sum(part.load for part in self.parts)
 
 
+class _Asked(NamedTuple):
+    """Words under which queries are registered: the objects with each, what comes of queries, and what stands."""
+
+    first: Ints
+    rows: Ints
+    coming: Floats
+    standing: Floats
+
+
+class _Shares(NamedTuple):
+    """Of each share the objects that come, their rate, and its queries that come and that stand."""
+
+    member: Flags
+    rate: Floats
+    coming: Floats
+    standing: Floats
+
+
+@kernel
+def _deal(chosen: Ints, asked: _Asked, rate: Floats, shares: _Shares, pair: float, share: Ints) -> None:
+    """Give each chosen word the share whose load grows least, of those with about the mean load or less."""
+    n = len(shares.rate)
+    load = np.empty(n)
+    for word in chosen:
+        for i in range(n):
+            load[i] = pair * shares.rate[i] * shares.standing[i] + OBJECT * shares.rate[i] + ENTRY * shares.coming[i]
+        highest = load.mean() * (1.0 + SLACK)
+        taken, least, gained = -1, np.inf, 0.0
+        for i in range(n):
+            if load[i] > highest:
+                continue
+            new = 0.0
+            for at in range(asked.first[word], asked.first[word + 1]):
+                if not shares.member[i, asked.rows[at]]:
+                    new += rate[asked.rows[at]]
+            growth = (shares.rate[i] + new) * (shares.standing[i] + asked.standing[word])
+            growth = pair * (growth - shares.rate[i] * shares.standing[i]) + OBJECT * new
+            if growth < least:
+                taken, least, gained = i, growth, new
+        share[word] = taken
+        for at in range(asked.first[word], asked.first[word + 1]):
+            shares.member[taken, asked.rows[at]] = True
+        shares.rate[taken] += gained
+        shares.coming[taken] += asked.coming[word]
+        shares.standing[taken] += asked.standing[word]
+
+
 def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt:
     """Deal the words of a cell.
 
@@ -77,7 +126,9 @@ def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt
     word = workload.word[entries]
     words, of = np.unique(word[word != NO_WORD], return_inverse=True)
     worded, bare = entries[word != NO_WORD], entries[word == NO_WORD]
-    coming, standing = (np.bincount(of, each[worded], len(words)) for each in (workload.coming, workload.standing))
+    coming, standing = (
+        np.bincount(of, each[worded], len(words)).astype(np.float64) for each in (workload.coming, workload.standing)
+    )
     first, rows = _postings(workload, objects, words)
     rate = workload.rate[objects]
     frequent = np.bincount(np.repeat(np.arange(len(words)), np.diff(first)), rate[rows], len(words))
@@ -90,18 +141,9 @@ def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt
     member[(workload.ids[objects] % np.uint64(shares)).astype(np.int64), np.arange(len(objects))] = True
     rates = member @ rate
     comes, stands = (np.full(shares, float(each[bare].sum())) for each in (workload.coming, workload.standing))
-    for each in chosen.tolist():
-        has = rows[first[each] : first[each + 1]]
-        new = ~member[:, has] @ rate[has]
-        load = workload.pair * rates * stands + OBJECT * rates + ENTRY * comes
-        growth = workload.pair * ((rates + new) * (stands + standing[each]) - rates * stands) + OBJECT * new
-        growth[load > load.mean() * (1.0 + SLACK)] = np.inf
-        taken = int(growth.argmin())
-        share[each] = taken
-        member[taken, has] = True
-        rates[taken] += new[taken]
-        comes[taken] += coming[each]
-        stands[taken] += standing[each]
+    _deal(
+        chosen, _Asked(first, rows, coming, standing), rate, _Shares(member, rates, comes, stands), workload.pair, share
+    )
     chosen = np.sort(chosen)
     return _divided(workload, objects, entries, shares, words[chosen], share[chosen])
 
