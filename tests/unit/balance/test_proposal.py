@@ -223,7 +223,7 @@ def test_a_rebuild_may_make_another_kind_of_index():
     assert propose(grid, *given_[1:], "qt-tree").version.index.kind == "qt-tree"
 
 
-def test_a_rebuild_alone_cuts_ckqs_of_one_slot_each_anew():
+def test_pm_and_fm_move_ckqs_of_one_slot_each_and_a_rebuild_cuts_them_anew():
     version, counts, statistics = skewed([10.0] * 16, [0] * 14 + [1, 1], 2)
     placed = replace(version, nearest=dealt_evenly(PLANE, 2))
     there = [obj(f"o{i}", i % 40 / 10, i // 40 / 10, t=i) for i in range(1_600)]
@@ -233,6 +233,15 @@ def test_a_rebuild_alone_cuts_ckqs_of_one_slot_each_anew():
 
     for strategy in STRATEGIES:
         assert propose(placed, counts, statistics, LAX, strategy).version.nearest is placed.nearest
+    crowded = replace(placed, nearest=placed.nearest.moved(np.zeros_like(placed.nearest.slot)))
+    for strategy in STRATEGIES:
+        after = propose(crowded, counts, statistics, LAX, strategy, 9, sample)
+        there_after = after.version.nearest
+        if strategy in ("PM", "FM"):
+            assert 0.3 < (there_after.slots_of(QueryBatch.of(asked)) == 1).mean() < 0.7
+            assert re.fullmatch(r"\d+% of the CKQs move", after.note)
+        elif strategy != "rebuild":
+            assert there_after is crowded.nearest
     rebuilt = propose(placed, counts, statistics, LAX, "rebuild", 9, sample)
     nearest = rebuilt.version.nearest
     slots = nearest.slots_of(QueryBatch.of(asked))

@@ -13,6 +13,7 @@ from spatialstream.balance.query_partition import (
     first_partition,
     partition_anew,
     partition_queries,
+    rebalanced,
 )
 from spatialstream.balance.subscriptions import ObjectSample, Subscriptions
 from spatialstream.index.query_partition import QueryPartition, keys_of
@@ -172,6 +173,44 @@ def test_a_new_partition_leaves_most_of_the_queries_where_they_are():
         assert load.max() <= (1.0 + SLACK) * load.mean() + each.cost.max()
     ended = Sample.of(PLANE, there, replace(asked, duration=np.zeros(len(asked), np.int64)), 1_000.0)
     assert partition_anew(elsewhere, ended, 4) == (elsewhere, 0.0)
+
+
+def loads(partition, asked, objects, slots):
+    """What the CKQs of each slot cost, each subset in the rectangle around its balls (Eqns 5 and 6)."""
+    sample = ObjectSample(objects)
+    radius = sample.radii(PLANE, asked.at, asked.k, asked.keywords)
+    found = zip(asked.at.tolist(), radius.tolist(), strict=True)
+    balls = Regions.of([Circle(*at, reach) if np.isfinite(reach) else None for at, reach in found])
+    those = Subscriptions.of(PLANE, asked.at, balls, asked.keywords, sample)
+    subset = partition.subsets_of(asked.at, keys_of(asked))
+    load = np.zeros(slots)
+    for each in np.unique(subset):
+        load[partition.slot[each]] += those.costs(np.flatnonzero(subset == each), sample)[1].sum()
+    return load
+
+
+def test_subsets_move_until_no_slot_has_much_more_than_the_mean_and_no_others_do():
+    asked, there = crowded(np.random.default_rng(8))
+    lasting = replace(asked, duration=np.full(len(asked), 10**6))
+    sample = Sample.of(PLANE, there, lasting, 1_000.0)
+    first = first_partition(PLANE, there, lasting, 1.0, 4)
+    two = first.moved(np.where(first.slot == 1, 0, first.slot).astype(np.int32))  # slot 0 has all of slot 1, too
+    before = loads(two, lasting, there, 4)
+    assert before[1] == 0.0
+    assert before.max() > 1.5 * before.mean()
+
+    after, moved = rebalanced(two, sample, 4)
+
+    load = loads(after, lasting, there, 4)
+    assert load.sum() == pytest.approx(before.sum())
+    assert load.max() <= (1.0 + SLACK) * load.mean() + after.cost.max()
+    assert load.max() < before.max()
+    assert (after.slots_of(lasting) != two.slots_of(lasting)).mean() == pytest.approx(moved)
+    assert 0.2 < moved < 0.4
+    assert (after.child == two.child).all()
+    assert rebalanced(after, sample, 4) == (after, 0.0), "what is even stays"
+    unknown = Sample.of(PLANE, there, lasting.take(np.arange(0)), 1_000.0)
+    assert rebalanced(two, unknown, 4) == (two, 0.0)
 
 
 @pytest.mark.parametrize("space", [PLANE, WGS84], ids=["plane", "wgs84"])

@@ -2,9 +2,10 @@
 
 Of PM, FM, FG, SM, SH, CM and a rebuild, those that the index's kind has (:mod:`spatialstream.index.kinds`) are tried in
 this order, each only if the previous one would not restore balance. If none would, the one that comes closest is
-proposed, with a note that says so. A strategy can also be requested by name. If each CKQ is on one slot, a rebuild cuts
-these anew too; the other strategies leave them where they are. A proposal is bound to the version that it
-was computed from; its id depends on that version's number, the strategy and the contents of the new version.
+proposed, with a note that says so. A strategy can also be requested by name. If each CKQ is on one slot, PM and FM move
+subsets of these too, a rebuild cuts them anew, and the other strategies leave them where they are. A proposal is bound
+to the version that it was computed from; its id depends on that version's number, the strategy and the contents of the
+new version.
 
 Cost: that of the strategies tried: about 0.1 s each for 1,000 leaves and 16 slots.
 """
@@ -24,7 +25,7 @@ from spatialstream.balance.fm import full_mapping, moved_queries
 from spatialstream.balance.loads import LeafCounts, imbalance, leaf_loads, slot_loads
 from spatialstream.balance.planner import ENOUGH, MEASURED, Plan, check_sample, plan
 from spatialstream.balance.pm import partial_mapping
-from spatialstream.balance.query_partition import partition_anew
+from spatialstream.balance.query_partition import partition_anew, rebalanced
 from spatialstream.balance.rebuild import rebuild
 from spatialstream.balance.settings import DKM, SETTLE, BalanceSettings
 from spatialstream.index.base import Changes, GlobalIndex
@@ -269,7 +270,11 @@ class _Attempts:
         else:
             mapping = full_mapping(self.loads, slots, same, old, self.counts.continuous)
         index = self.version.index.weighed(self.counts.objects, self.loads)
-        return self._proposal(strategy, index, mapping, self.loads, same)
+        nearest, note = self.version.nearest, ""
+        if nearest is not None and self.sample is not None:
+            nearest, moved = rebalanced(nearest, self.sample, slots)
+            note = _moving(moved)
+        return self._proposal(strategy, index, mapping, self.loads, same, note=note, nearest=nearest)
 
     def _adjusted(self, strategy: str) -> Proposal:
         implementation = kind_named(self.version.index.kind).implementation
@@ -296,7 +301,7 @@ class _Attempts:
         nearest = self.version.nearest
         if nearest is not None:
             nearest, moved = partition_anew(nearest, sample, self.version.slots)
-            note += f"; {moved:.0%} of the CKQs move"
+            note += f"; {_moving(moved)}"
         index, changes = rebuilt.index, rebuilt.index.composition()
         given = rebuilt.mapping, index.leaves.load, rebuilt.origins, changes, note, nearest
         return replace(self._proposal("rebuild", index, *given), reason=reason)
@@ -357,6 +362,10 @@ def usable(
     if not objects:
         unavailable |= kind_named(version.index.kind).implementation.sampled
     return [each for each in strategies if each not in unavailable]
+
+
+def _moving(part: float) -> str:
+    return f"{part:.0%} of the CKQs move"
 
 
 def _made(version: RoutingVersion, kind: str | None) -> str:

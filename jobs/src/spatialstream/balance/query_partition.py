@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ __all__ = [
     "first_partition",
     "partition_anew",
     "partition_queries",
+    "rebalanced",
     "sampled_partition",
 ]
 
@@ -89,8 +90,7 @@ def partition_anew(old: QueryPartition, sample: Sample, slots: int) -> tuple[Que
     A subset is on the slot that has most of its CKQs now, unless that would be more than :data:`SLACK` above the mean.
     With too few sampled CKQs all stays as it is.
     """
-    queries = sample.queries
-    queries = queries.take(np.flatnonzero(_NEAREST[queries.code] & (queries.duration > sample.now - queries.t)))
+    queries = _registered(sample)
     made = sampled_partition(sample.space, sample.objects, sample.counts()[0], queries, slots)
     if made is None:
         return old, 0.0
@@ -98,6 +98,35 @@ def partition_anew(old: QueryPartition, sample: Sample, slots: int) -> tuple[Que
     np.add.at(here, (made.subsets_of(queries.at, keys_of(queries)), old.slots_of(queries)), 1)
     slot = _settled(made.cost, here)
     return made.moved(slot), 1.0 - float(here[np.arange(len(slot)), slot].sum()) / len(queries)
+
+
+def rebalanced(old: QueryPartition, sample: Sample, slots: int) -> tuple[QueryPartition, float]:
+    """The same subsets with even costs of the slots, and which part of the CKQs changes slot: what PM and FM do.
+
+    A subset costs what its sampled CKQs cost among the objects that come now (Eqn 6). It stays on its slot unless that
+    would be more than :data:`SLACK` above the mean, and if none of its CKQs is in the sample.
+    """
+    queries, objects = _registered(sample), sample.objects
+    if not len(queries) or not len(objects):
+        return old, 0.0
+    those, known = _subscriptions(sample.space, objects, sample.counts()[0], queries)
+    subset = old.subsets_of(queries.at, keys_of(queries))
+    cost, count = np.zeros(len(old.slot)), np.bincount(subset, minlength=len(old.slot))
+    for each in np.unique(subset).tolist():
+        cost[each] = those.costs(np.flatnonzero(subset == each), known)[1].sum()
+    some = np.flatnonzero(cost > 0.0)
+    here = np.zeros((len(some), slots), np.int64)
+    here[np.arange(len(some)), old.slot[some]] = 1
+    slot = old.slot.copy()
+    slot[some] = _settled(cost[some], here)
+    moved = float(count[slot != old.slot].sum()) / len(queries)
+    return replace(old, cost=cost).moved(slot) if moved else old, moved
+
+
+def _registered(sample: Sample) -> QueryBatch:
+    """The sampled CKQs that have not ended."""
+    queries = sample.queries
+    return queries.take(np.flatnonzero(_NEAREST[queries.code] & (queries.duration > sample.now - queries.t)))
 
 
 def _settled(cost: Floats, here: Ints) -> Codes:
@@ -135,14 +164,21 @@ def sampled_partition(
     queries = queries.take(np.arange(0, len(queries), max(1, -(-len(queries) // most))))
     if not len(objects) or len(queries) < GAMMA_1 * slots:
         return None
+    those, sample = _subscriptions(space, objects, weights, queries)
+    return partition_queries(those, keys_of(queries), sample, space, slots)
+
+
+def _subscriptions(
+    space: Space, objects: ObjectBatch, weights: Floats, queries: QueryBatch
+) -> tuple[Subscriptions, ObjectSample]:
+    """CKQs with the balls that they have among sampled objects; and these."""
     sample = ObjectSample(objects, weights)
     radius = sample.radii(space, queries.at, queries.k, queries.keywords)
     bounded = np.isfinite(radius)
     shape = np.zeros((len(queries), 4))
     shape[:, :2], shape[:, 2] = queries.at, np.where(bounded, radius, 0.0)
     balls = Regions.plain(np.where(bounded, CIRCLE, EVERYWHERE).astype(np.uint8), shape)
-    those = Subscriptions.of(space, queries.at, balls, queries.keywords, sample)
-    return partition_queries(those, keys_of(queries), sample, space, slots)
+    return Subscriptions.of(space, queries.at, balls, queries.keywords, sample), sample
 
 
 def dealt_evenly(space: Space, slots: int) -> QueryPartition:
