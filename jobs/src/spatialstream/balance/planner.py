@@ -20,9 +20,9 @@ Where CKQs are (:data:`~spatialstream.balance.settings.NEAREST`) decides which s
 settle are at the object's home, and all slots register them; with ``dkm`` they are at the CKQ's own slot, which alone
 registers it, and :mod:`.placed_queries` tells what is copied. Both are tried, if both may be chosen.
 
-Each costs a measured time (:class:`Costs`). A batch takes as long as its slowest slot:
-of all that were tried, the one whose slowest slot needs least time is best. What is within :data:`TIE` of it is as
-good: of these one whose CKQs settle is taken first, then a QT-tree before other kinds, and then fewer leaves.
+Each costs a time (:class:`Costs`). A batch takes as long as its slowest slot: of all that were tried, the one whose
+slowest slot needs least time is best. What is within :data:`TIE` of it is as good: of these one whose CKQs settle is
+taken first, then a QT-tree before other kinds, and then fewer leaves.
 
 The result depends on the sample alone, not on the order of its records.
 
@@ -120,7 +120,10 @@ class Costs:
 
 
 MEASURED = Costs(object=1.83, copy=0.4, entry=0.56, match=0.074, candidate=0.9, ask=55.5, found=0.28)
-"""What ``python -m tests.benchmarks.bench_planner --costs`` measured on one core."""
+"""What ``python -m tests.benchmarks.bench_planner --costs`` measured on one core, but for two that were set by hand.
+
+Later runs of it, on another machine, had them as parts of an object's time: ``copy`` was 0.17 of it twice (0.31), and is
+rounded up, since sending a copy is not in it; ``candidate`` was 0.4 and 0.6 of it (0.7 and 1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
