@@ -122,8 +122,8 @@ class Costs:
 MEASURED = Costs(object=1.83, copy=0.4, entry=0.56, match=0.074, candidate=0.9, ask=55.5, found=0.28)
 """What ``python -m tests.benchmarks.bench_planner --costs`` measured on one core, but for two that were set by hand.
 
-Later runs of it, on another machine, had them as parts of an object's time: ``copy`` was 0.17 of it twice (0.31), and is
-rounded up, since sending a copy is not in it; ``candidate`` was 0.4 and 0.6 of it (0.7 and 1.1)."""
+Later runs of it, on another machine, had them as parts of an object's time: ``copy`` was 0.17 of it twice (0.31), and
+is rounded up, since sending is not in it; ``candidate`` was 0.4 and 0.6 of it (0.7 and 1.1)."""
 
 
 @dataclass(frozen=True, slots=True)
