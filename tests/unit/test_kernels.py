@@ -1,6 +1,8 @@
 """Compiling before the first epoch: one process at a time, each function whole."""
 
+import ast
 import os
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -158,3 +160,45 @@ def f(a):
 """
     wanted = [b"class A(NamedTuple):", b"    a: int", b"def f(a):", b"    return a.a"]
     assert list(model_kernels._compiled_lines(source)) == wanted
+
+
+OF_ADDRESSES = {"array_at", "columns_at", "table_of"}
+"""Kernels whose arrays have no reference count."""
+
+AN_ARRAY = re.compile("Array|Codes|Floats|Ints|Bytes|Flags|Columns|Seed|Table")
+
+
+def test_a_kernel_that_counts_no_references_is_given_no_array_that_has_one_by_another() -> None:
+    """Nobody would count it down, so the array would be kept for ever; numba refuses arrays that it makes itself."""
+    package = Path(kernels.__file__).parent
+    trees = {
+        f"{package.name}.{path.relative_to(package).with_suffix('').as_posix().replace('/', '.')}": ast.parse(
+            path.read_text()
+        )
+        for path in package.glob("**/*.py")
+    }
+    making, lean = set(), {}
+    for module, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                kinds = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
+                if "lean_kernel" in kinds:
+                    lean[module, node.name] = node
+                if kinds & {"kernel", "lean_kernel"} and AN_ARRAY.search(ast.unparse(node.returns or ast.Constant(0))):
+                    making.add((module, node.name))
+
+    def called(module: str, node: ast.FunctionDef) -> set[tuple[str, str]]:
+        origin = {
+            name.name: str(each.module)
+            for each in trees[module].body
+            if isinstance(each, ast.ImportFrom)
+            for name in each.names
+        }
+        names = {
+            each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+        }
+        return {(origin.get(name, module), name) for name in names - OF_ADDRESSES}
+
+    assert ("spatialstream.local.wordtable", "find_word") in lean
+    assert ("spatialstream.local.wordtable", "gather") in making
+    assert {one: called(one[0], node) & making for one, node in lean.items() if called(one[0], node) & making} == {}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.space import Space
 
 __all__ = ["Cells", "Visits"]
@@ -23,7 +23,7 @@ _SLACK = 1e-6
 """Tolerance, as a share of a finest cell, for rounding of a border that a box has in common with a cell."""
 
 
-@kernel
+@lean_kernel
 def _visit_from(first: Codes, stack: Ints, depth: int, one: Ints, other: Ints, rows: Codes, found: int) -> int:
     """Write the rows of a pair of ranges from ``rows[found]`` on, which must have room; return their end."""
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 0, 1 << depth, 0, 0

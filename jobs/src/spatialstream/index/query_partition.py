@@ -43,9 +43,10 @@ def keys_at(at: Floats, t: Ints, k: Codes | Ints) -> Words:
     return key
 
 
-def share_of(key: Words, dealt: int) -> Codes:
+def share_of(key: Words, dealt: int | Ints) -> Codes:
     """Which of four parts each query belongs to where queries are dealt for the ``dealt``-th time on their way."""
-    bits: Codes = ((key >> np.uint64(2 * (dealt % _LEVELS))) & np.uint64(3)).astype(np.int32)
+    shift = np.asarray(2 * (dealt % _LEVELS)).astype(np.uint64)
+    bits: Codes = ((key >> shift) & np.uint64(3)).astype(np.int32)
     return bits
 
 
@@ -82,7 +83,7 @@ class QueryPartition:
         while len(inner):
             dealt = self.dealt[node[inner]]
             share = np.empty(len(inner), np.int64)
-            share[dealt] = (key[inner[dealt]] >> (2 * (times[inner[dealt]] % _LEVELS)).astype(np.uint64)) & np.uint64(3)
+            share[dealt] = share_of(key[inner[dealt]], times[inner[dealt]])
             times[inner[dealt]] += 1
             share[~dealt] = self._quarters(at, cell, inner[~dealt])
             node[inner] = self.child[node[inner]] + share

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Codes, Words
 from spatialstream.model.hashing import Seed, hash_strings, keyed_hashes, mix
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.kinds import NAMES
 from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.queries import QueryBatch
@@ -45,7 +45,7 @@ def _fold(columns: Words, lanes: Words, out: Words) -> None:
             out[row, lane] = state
 
 
-@kernel
+@lean_kernel
 def _add_up(offsets: Codes, codes: Codes, hashes: Words, out: Words) -> None:
     """The sum of the hashes of each set of terms, which is independent of their order."""
     for row in range(len(offsets) - 1):

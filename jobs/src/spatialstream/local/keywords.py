@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from spatialstream.local.arrays import Array, Bytes, Codes, Ints
 from spatialstream.model.arrays import string_view
-from spatialstream.model.eight_bytes import folded, lean_kernel, signed
+from spatialstream.model.eight_bytes import folded, signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes, seed_of
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.terms import TermLists
 
 __all__ = ["Int", "KeywordTable", "TermKeys"]
@@ -35,7 +35,7 @@ _MIX = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer
 _INLINE = 8  # words of so many bytes are their own key
 
 
-@kernel
+@lean_kernel
 def _key(data: Bytes, first: Int, last: Int) -> Int:
     if last - first <= _INLINE:
         key = np.int64(0)

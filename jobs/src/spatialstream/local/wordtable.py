@@ -18,7 +18,7 @@ from spatialstream.local.arrays import Array, Bytes, Codes, grown, wide
 from spatialstream.model.arrays import string_view
 from spatialstream.model.eight_bytes import signed
 from spatialstream.model.hashing import Seed, keyed_word, same_bytes
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = [
     "Strings",
@@ -102,7 +102,7 @@ def gather(offsets: Array, data: Array, rows: Array) -> tuple[Array, Array]:
     return taken, copied
 
 
-@kernel
+@lean_kernel
 def compare(a: Array, start: int, end: int, b: Array, other_start: int, other_end: int) -> int:
     """Negative, zero or positive if word a[start:end] is before, equal to or after word b[other_start:other_end]."""
     while start < end and other_start < other_end:
@@ -113,7 +113,7 @@ def compare(a: Array, start: int, end: int, b: Array, other_start: int, other_en
     return (end - start) - (other_end - other_start)
 
 
-@kernel
+@lean_kernel
 def compare_words(offsets: Array, data: Array, a: int, b: int) -> int:
     """As :func:`compare`, for words a and b of one list; for UTF-8 this is the order of code points."""
     return compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1])
@@ -124,11 +124,11 @@ def _seed(slots: Array) -> Seed:
     return slots[:_HEAD].view(np.uint64)
 
 
-@kernel
+@lean_kernel
 def _slot(slots: Array, offsets: Array, data: Array, other: Array, start: int, end: int) -> int:
     """The slot with the word other[start:end], or the free slot where it belongs."""
     mask = len(slots) - _HEAD - 1
-    slot = signed(keyed_word(other, start, end, _seed(slots))) & mask
+    slot = signed(keyed_word(other, start, end, slots[:_HEAD].view(np.uint64))) & mask
     while slots[_HEAD + slot] >= 0:
         code = slots[_HEAD + slot]
         length = offsets[code + 1] - offsets[code]
@@ -166,13 +166,13 @@ def slots_of(slots: Array, offsets: Array, data: Array, n: int, room: int) -> Ar
     return slots_with(_seed(slots), offsets, data, n, room)
 
 
-@kernel
+@lean_kernel
 def room_of(slots: Array) -> int:
     """Number of slots of a table."""
     return len(slots) - _HEAD
 
 
-@kernel
+@lean_kernel
 def find_word(slots: Array, offsets: Array, data: Array, other: Array, start: int, end: int) -> int:
     """The code of the word other[start:end], or -1."""
     return wide(slots[_slot(slots, offsets, data, other, start, end)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from spatialstream.model.arrays import Bytes, Floats
 from spatialstream.model.geometry import CIRCLE, EARTH_RADIUS_M, EVERYWHERE
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
 
@@ -31,7 +31,7 @@ _DEGREES = 180.0 / math.pi
 Bounds = Floats | tuple[float, float, float, float]
 
 
-@kernel
+@lean_kernel
 def cover_boxes(
     bounds: Bounds, geographic: bool, kind: int, a: float, b: float, c: float, d: float, boxes: Floats
 ) -> int:

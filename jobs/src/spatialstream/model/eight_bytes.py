@@ -8,16 +8,15 @@ for a zero byte and those of H. Warren, Hacker's Delight, section 6-1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
 from spatialstream.model.arrays import Bytes
-from spatialstream.model.kernels import one_for_all_values
+from spatialstream.model.kernels import lean_kernel
 
 __all__ = [
     "TOPS",
@@ -26,7 +25,6 @@ __all__ = [
     "first_flag",
     "folded",
     "in_range",
-    "lean_kernel",
     "load",
     "repeat",
     "signed",
@@ -35,20 +33,8 @@ __all__ = [
     "store",
 ]
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _Codegen = Callable[[Any, Any, Any, Any], Any]
-_njit: Any = numba.njit
 _intrinsic: Any = intrinsic
-
-
-def lean_kernel(function: _F) -> _F:
-    """Compile a :func:`~.kernels.kernel` that allocates nothing, without reference counting.
-
-    numba atomically counts a reference to every array argument: about 10 ns per array and call, which is more than the
-    inner functions of a scanner take. A kernel that allocates nothing does not need the counts.
-    """
-    compiled: _F = one_for_all_values(_njit(cache=True, nogil=True, _nrt=False)(function))
-    return compiled
 
 
 _int64: Any = np.int64

@@ -32,8 +32,8 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.model.arrays import Array, Bytes, Codes, Ints, Words, string_view
-from spatialstream.model.eight_bytes import folded, lean_kernel, load, signed
-from spatialstream.model.kernels import kernel
+from spatialstream.model.eight_bytes import folded, load, signed
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = [
     "Seed",
@@ -82,7 +82,7 @@ _SHIFT = np.uint64(33)
 # ---------------------------------------------------------------------------------------------------------- stable
 
 
-@kernel
+@lean_kernel
 def mix(value: Any) -> Any:
     """Spread every bit of ``value`` (uint64) over all bits of the result (uint64)."""
     value ^= value >> _SHIFT
@@ -92,7 +92,7 @@ def mix(value: Any) -> Any:
     return value ^ (value >> _SHIFT)
 
 
-@kernel
+@lean_kernel
 def hash_bytes(data: Bytes, start: int, end: int) -> Any:
     """The stable hash (uint64) of ``data[start:end]``."""
     value = _OFFSET
@@ -166,7 +166,7 @@ def keyed_word(data: Bytes, start: int, end: int, seed: Seed) -> np.uint64:
     return folded(state ^ load(data, end - 8), seed[1])
 
 
-@kernel
+@lean_kernel
 def same_bytes(left: Bytes, at: int, right: Bytes, other: int, length: int) -> bool:
     """Whether ``left[at : at + length]`` equals ``right[other : other + length]``."""
     same = 0

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Bytes, Codes, Flags, Ints, runs, string_view
-from spatialstream.model.eight_bytes import lean_kernel, load, signed
+from spatialstream.model.eight_bytes import load, signed
 from spatialstream.model.hashing import Seed, keyed_word, process_seed
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.properties.columns import PropertyColumns
 from spatialstream.model.properties.condition import Both, Condition, Test, all_of
 from spatialstream.model.properties.declared import ARROW, PropertyType

@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.model.arrays import Bytes, Codes, Flags, Ints
-from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, lean_kernel, load, repeat, spelling, spells
+from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, load, repeat, spelling, spells
+from spatialstream.model.kernels import lean_kernel
 
 __all__ = ["Cells", "Records", "csv_borders", "prepare", "scan_csv", "scan_json"]
 

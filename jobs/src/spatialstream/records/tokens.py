@@ -31,9 +31,9 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.model.arrays import Bytes, Codes, Flags, Ints, Words, string_view
-from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, lean_kernel, load, repeat, signed, store
+from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, load, repeat, signed, store
 from spatialstream.model.hashing import Seed, process_seed
-from spatialstream.model.kernels import cache_folder
+from spatialstream.model.kernels import cache_folder, lean_kernel
 from spatialstream.model.terms import DEFAULT_RULE, MOST_OCCURRENCES, TermLists, TermRule, extract_terms, term_sequence
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.model.words import MARK, UNASSIGNED, WORD, classes, fold, is_word

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.arrays import Bytes, Codes, Flags, Floats, Ints, numpy_view
-from spatialstream.model.eight_bytes import byte, lean_kernel, load, signed, spelling, spells
+from spatialstream.model.eight_bytes import byte, load, signed, spelling, spells
+from spatialstream.model.kernels import lean_kernel
 from spatialstream.model.times import TIME_LIMIT, TIME_UNITS
 from spatialstream.records.scan import (
     ABSENT,

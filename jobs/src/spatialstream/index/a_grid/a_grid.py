@@ -30,7 +30,7 @@ from spatialstream.model.arrays import Array, Bytes, Codes, Floats, Ints
 from spatialstream.model.covers import NOWHERE, region_parts
 from spatialstream.model.errors import StateError
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -49,7 +49,7 @@ _FIGURES = ("leaves.objects", "leaves.load")
 # ------------------------------------------------------------------------------------------------------------ kernels
 
 
-@kernel
+@lean_kernel
 def cell_of(borders: Floats, at: float) -> int:
     """The column or row of a coordinate; outside of the space, the nearest one."""
     last = len(borders) - 2
@@ -80,7 +80,7 @@ def _cells_of(borders: Floats, at: Floats) -> Codes:
     return out
 
 
-@kernel
+@lean_kernel
 def neighbour_search(
     table: Codes, rectangles: Codes, west: int, south: int, east: int, north: int, seen: Ints, stamp: int, stack: Ints
 ) -> int:

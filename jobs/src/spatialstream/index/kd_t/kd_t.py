@@ -36,7 +36,7 @@ from spatialstream.model.arrays import Array, Codes, Flags, Floats, Ints, Words,
 from spatialstream.model.errors import StateError
 from spatialstream.model.expressions import expanded
 from spatialstream.model.hashing import distinct, hash_strings
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
@@ -54,7 +54,7 @@ _FIGURES = ("leaves.objects", "leaves.load")
 # ------------------------------------------------------------------------------------------------------------ kernels
 
 
-@kernel
+@lean_kernel
 def _leaf_of(first: Codes, offsets: Ints, words: Words, shares: Codes, cell: int, word: Any) -> Any:
     """The leaf of a word in a cell."""
     start, size = first[cell], first[cell + 1] - first[cell]
@@ -81,7 +81,7 @@ def _leaves_of(first: Codes, offsets: Ints, words: Words, shares: Codes, cell: C
     return out
 
 
-@kernel
+@lean_kernel
 def _listed(offsets: Ints, hashes: Words, leaf: int, word: Any) -> Any:
     """Whether a word is one of a leaf's, whose hashes ascend."""
     low, high = offsets[leaf], offsets[leaf + 1]

@@ -32,7 +32,7 @@ from spatialstream.model.arrays import Array, Bytes, Codes, Floats, Ints, Words,
 from spatialstream.model.covers import region_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, distance_to_box
 from spatialstream.model.hashing import Table, find_all, hash_bytes, hash_strings, make_table, mix
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.regions import Regions
 from spatialstream.model.space import Space
@@ -121,7 +121,7 @@ class TextualNodes(NamedTuple):
 # ------------------------------------------------------------------------------------------------------------ kernels
 
 
-@kernel
+@lean_kernel
 def growth(objects: float, mass: int, new: int, lengths: Floats) -> float:
     """The increase of Pr(q.φ ⊆ P.φ) abs(O), for SRQ or SKQ, if one object is added to P.
 
@@ -137,7 +137,7 @@ def growth(objects: float, mass: int, new: int, lengths: Floats) -> float:
     return after + objects * (after - keyword_coverage(lengths, mass / UNIT))
 
 
-@kernel
+@lean_kernel
 def add_missing(mask: int, srq: np.int64, skq: np.int64, new: Ints) -> None:
     """Add a term's p_w to ``new`` int64[4, 2] of each child whose bit in ``mask`` is not set."""
     for child in range(4):
@@ -153,7 +153,7 @@ def ties(cost: Floats) -> int:
     return int(cost[0] == best) + int(cost[1] == best) + int(cost[2] == best) + int(cost[3] == best)
 
 
-@kernel
+@lean_kernel
 def choose(cost: Floats, seed: Any) -> int:
     """The child with the smallest of 4 costs; the bits of ``seed`` (uint64) break ties."""
     equal = ties(cost)
@@ -173,7 +173,7 @@ def tie_seed(hashed: Any, node: int) -> Any:
     return mix(hashed + np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15))
 
 
-@kernel
+@lean_kernel
 def _textual_child(
     nodes: Nodes,
     texts: TextualNodes,
@@ -205,7 +205,7 @@ def _textual_child(
     return ties(cost) == 1
 
 
-@kernel
+@lean_kernel
 def _quarter(box: Floats, x: float, y: float) -> int:
     """The child of a spatial node that contains a point."""
     return (1 if x >= 0.5 * (box[0] + box[2]) else 0) + (2 if y >= 0.5 * (box[1] + box[3]) else 0)

@@ -36,7 +36,7 @@ from spatialstream.local.nearest.heap_index import Candidates, HeapIndex
 from spatialstream.local.nearest.heaps import Heaps, Kept, enlarge, farther, rise, sink
 from spatialstream.model.expressions import Expression, absorbed
 from spatialstream.model.geometry import CIRCLE, distance
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Best, Lifetime, Predicate, Query, QueryBatch, nobody
 from spatialstream.model.ranking.asked import Ranking
@@ -86,7 +86,7 @@ class _Words(NamedTuple):
     weight: Ints
 
 
-@kernel
+@lean_kernel
 def _overlap(
     o: int, r: int, batch: Objects, spans: Codes, counts: Bytes, tags: Ints, queries: _Queries, words: _Words
 ) -> tuple[int, int]:

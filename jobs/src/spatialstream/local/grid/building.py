@@ -30,7 +30,7 @@ from spatialstream.local.keywords import Int
 from spatialstream.model.covers import cover_boxes
 from spatialstream.model.geometry import CIRCLE, POLYGON
 from spatialstream.model.hashing import Seed, keyed_number, seed_of
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.polygons.cover import BORDER, INSIDE, OUTSIDE, relate
 from spatialstream.model.polygons.packing import table_of
 from spatialstream.model.polygons.table import PolygonTable
@@ -86,7 +86,7 @@ def build_index(
     return index, order.astype(np.int32), tags, int(masks[-1])
 
 
-@kernel
+@lean_kernel
 def _cover_rectangles(
     frame: Floats, kind: int, a: float, b: float, c: float, d: float, boxes: Floats, rectangles: Ints
 ) -> int:
@@ -188,7 +188,7 @@ def _shuffled(words: int, seed: Seed) -> tuple[Codes, Ints]:
     return numbers, order
 
 
-@kernel
+@lean_kernel
 def _in_cell(frame: Floats, table: PolygonTable, polygon: int, level: int, column: Int, row: Int) -> int:
     """What a cell is to a polygon, see :func:`~spatialstream.model.polygons.cover.relate`.
 
@@ -264,7 +264,7 @@ def _assign_cells(
     return queries[:count].copy(), places[:count].copy(), certain[:count].copy(), keys[:cells].copy()
 
 
-@kernel
+@lean_kernel
 def _interval_within(low: Int, high: Int, cell: Int, level: Int) -> Int:
     """The part of an interval inside a cell: two positions within the cell, low | high << 16."""
     first = within(low, level) if low >> (32 - level) == cell else np.int64(0)
@@ -272,7 +272,7 @@ def _interval_within(low: Int, high: Int, cell: Int, level: Int) -> Int:
     return first | last << 16
 
 
-@kernel
+@lean_kernel
 def _query_of(tail: Int) -> Int:
     return (tail & 0xFFFFFFFF) >> 3
 

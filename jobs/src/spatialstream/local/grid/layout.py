@@ -17,9 +17,8 @@ import numpy as np
 
 from spatialstream.local.arrays import Bytes, Codes, Floats, Ints
 from spatialstream.local.keywords import Int
-from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.hashing import Seed, keyed_number
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import lean_kernel
 from spatialstream.model.space import Space
 
 __all__ = [
@@ -119,7 +118,7 @@ def cell_key(level: Int, column: Int, row: Int) -> Int:
     return (np.int64(level) << 40 | np.int64(column) << 20 | np.int64(row)) + 1
 
 
-@kernel
+@lean_kernel
 def cell_of_key(key: Int) -> tuple[Int, Int, Int]:
     """Decode a cell's key: level, column and row."""
     return (key - 1) >> 40, (key - 1) >> 20 & 0xFFFFF, (key - 1) & 0xFFFFF

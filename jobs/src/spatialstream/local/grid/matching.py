@@ -26,10 +26,9 @@ from spatialstream.local.grid.layout import (
     word_hash,
 )
 from spatialstream.local.keywords import Int
-from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.geometry import POLYGON, contains
 from spatialstream.model.hashing import Seed
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.polygons.packing import table_of
 from spatialstream.model.polygons.table import PolygonTable, polygon_contains
 
@@ -387,7 +386,7 @@ def _check_lives(count: Int, survivors: Ints, times: Ints, life: Ints, horizon: 
     return kept
 
 
-@kernel
+@lean_kernel
 def _most_words(visits: npt.NDArray[np.uint32]) -> Int:
     """Upper bound of the number of words of a block, including padding."""
     most = np.int64(0)

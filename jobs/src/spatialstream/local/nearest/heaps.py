@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spatialstream.local.arrays import Flags, Floats, Ints, grown
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = ["Heaps", "Kept", "enlarge", "farther", "rise", "sink"]
 
@@ -40,7 +40,7 @@ def farther(d: float, t: int, other_d: float, other_t: int) -> bool:
     return d > other_d or (d == other_d and t < other_t)
 
 
-@kernel
+@lean_kernel
 def sink(heaps: Heaps, base: int, count: int, d: float, t: int) -> None:
     """Put (d, t) into a heap of ``count`` whose root is free."""
     distances, times = heaps.distances, heaps.times
@@ -62,7 +62,7 @@ def sink(heaps: Heaps, base: int, count: int, d: float, t: int) -> None:
     times[base + at] = t
 
 
-@kernel
+@lean_kernel
 def rise(heaps: Heaps, base: int, count: int, d: float, t: int) -> None:
     """Put (d, t) into a heap of ``count`` that has room for it at its end."""
     distances, times = heaps.distances, heaps.times

@@ -47,7 +47,7 @@ from spatialstream.local.wordtable import compare_words
 from spatialstream.model.arrays import runs
 from spatialstream.model.batches import Batch, joined
 from spatialstream.model.expressions import fields_of, has_marks
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.queries import Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.stored_fields import StoredFields, chosen
@@ -222,7 +222,7 @@ class _Answers(NamedTuple):
     size: Ints
 
 
-@kernel
+@lean_kernel
 def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: float) -> bool:
     """Whether object a comes before object b in the order of answers."""
     if a_distance != b_distance:
@@ -241,7 +241,7 @@ def _before(objects: _Objects, a: int, a_distance: float, b: int, b_distance: fl
     return compare_words(objects.stored_offsets, objects.stored_bytes, wide(a), wide(b)) < 0
 
 
-@kernel
+@lean_kernel
 def _place(objects: _Objects, entries: Codes, distances: Floats, base: int, size: int, o: int, d: float) -> int:
     """The number of ``size`` entries from ``base`` on that come before, or equal, object o at distance d."""
     low, high = 0, size
@@ -279,7 +279,7 @@ def _enlarge(queries: _Queries, bands: _Bands, r: int) -> _Bands:
     return bands
 
 
-@kernel
+@lean_kernel
 def _leave(objects: _Objects, queries: _Queries, bands: _Bands, r: int, now: int) -> bool:
     """Remove objects that have left the window of query r by ``now``; return whether the answer has changed."""
     times, entries, distances, beaten = objects.t, bands.objects, bands.distances, bands.beaten
@@ -301,7 +301,7 @@ def _leave(objects: _Objects, queries: _Queries, bands: _Bands, r: int, now: int
     return changed
 
 
-@kernel
+@lean_kernel
 def _thin(objects: _Objects, queries: _Queries, bands: _Bands, r: int, at: int, t: int) -> int:
     """Before inserting an object of time t at position ``at`` of the skyband of query r, drop dominated entries.
 
@@ -329,7 +329,7 @@ def _thin(objects: _Objects, queries: _Queries, bands: _Bands, r: int, at: int, 
     return beats
 
 
-@kernel
+@lean_kernel
 def _insert(bands: _Bands, base: int, at: int, size: int, o: int, d: float, beats: int) -> None:
     """Insert an entry at position ``at`` of a skyband of ``size`` from ``base`` on, which has room for it."""
     entries, distances, beaten = bands.objects, bands.distances, bands.beaten
@@ -358,7 +358,7 @@ def _roomy(answers: _Answers, more: int) -> _Answers:
     )
 
 
-@kernel
+@lean_kernel
 def _note(
     answers: _Answers, entries: Codes, distances: Floats, r: int, t: int, rank: int, base: int, count: int
 ) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ from spatialstream.local.snapshot.zranges import bisect, has_keywords, is_keywor
 from spatialstream.local.wordtable import find_word, pack
 from spatialstream.model.expressions import Expression
 from spatialstream.model.geometry import distance
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.ranking.asked import Ranking
 from spatialstream.model.ranking.scores import (
     decayed_score,
@@ -52,7 +53,7 @@ from spatialstream.model.space import Space
 
 __all__ = ["Found", "RankedAsk", "best", "node_bound", "search_best"]
 
-_LEAF = 48
+_LEAF = 16
 """Number of postings up to which a node is not split."""
 
 _MORE = 4
@@ -132,19 +133,19 @@ class RankedAsk(NamedTuple):
         """
         words = pack(ranking.words)
         weights = ranking.weighed(corpus.weights_in(*words))
-        groups = [(word, i) for i, group in enumerate(text.groups) for word in group]
-        filters = groups + [(word, -1) for word in text.none]
         first, last = ranking.between or (0, 1)
+        filter_offsets, filter_words, groups, sizes = _filters(text)
         return cls(
             space.geographic,
             *at,
             *words,
             weights,
-            int((weights * weights).sum()),
+            int(weights @ weights),
             ranking.static,
-            *pack([word for word, _ in filters]),
-            np.array([group for _, group in filters], np.int64),
-            np.array([len(group) for group in text.groups], np.int64),
+            filter_offsets,
+            filter_words,
+            groups,
+            sizes,
             *times,
             t,
             ranking.half_life or 0,
@@ -159,7 +160,17 @@ class RankedAsk(NamedTuple):
         )
 
 
-@kernel
+@lru_cache(1_024)
+def _filters(text: Expression) -> tuple[Codes, Bytes, Ints, Ints]:
+    """The fields of a :class:`RankedAsk` from the filter."""
+    groups = [(word, i) for i, group in enumerate(text.groups) for word in group]
+    filters = groups + [(word, -1) for word in text.none]
+    owners = np.array([group for _, group in filters], np.int64)
+    sizes = np.array([len(group) for group in text.groups], np.int64)
+    return *pack([word for word, _ in filters]), owners, sizes
+
+
+@lean_kernel
 def _weight(s: Columns, code: int, ask: RankedAsk) -> int:
     """The weight of a segment's term."""
     known = wide(s.numbers[code])
@@ -172,7 +183,7 @@ def _weight(s: Columns, code: int, ask: RankedAsk) -> int:
     return weight
 
 
-@kernel
+@lean_kernel
 def _age(ask: RankedAsk, t: int) -> float:
     """What the time of an object adds to its score: P, or M about an interval; it falls with t."""
     if ask.half_life > 0:
@@ -180,7 +191,7 @@ def _age(ask: RankedAsk, t: int) -> float:
     return recency(min(t, ask.last), ask.first, ask.last)
 
 
-@kernel
+@lean_kernel
 def _score(ask: RankedAsk, spatial: float, age: float, textual: float) -> float:
     """The score of an object, or a bound of it: it rises with the age, and falls with S and T."""
     if ask.half_life > 0:
@@ -188,7 +199,7 @@ def _score(ask: RankedAsk, spatial: float, age: float, textual: float) -> float:
     return interval_score(ask.shares, spatial, age, textual)
 
 
-@kernel
+@lean_kernel
 def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Array, counts: Array) -> float:
     """T of an object; -1 if it fails the filter."""
     counts[:] = 0
@@ -218,7 +229,7 @@ def _match(s: Columns, position: int, ask: RankedAsk, codes: Array, filters: Arr
     return textual_score(dot, own, ask.asked) if passes else -1.0
 
 
-@kernel
+@lean_kernel
 def _most_textual(ask: RankedAsk, squares: int, weightless: bool) -> float:
     """An upper bound of T of objects that have some words of the query, and none of the others.
 
@@ -234,7 +245,7 @@ def _most_textual(ask: RankedAsk, squares: int, weightless: bool) -> float:
     return min(1.0, math.sqrt(float(squares)) / math.sqrt(float(ask.asked)) * _SLACK)
 
 
-@kernel
+@lean_kernel
 def _ceiling(ask: RankedAsk, node: Array) -> float:
     """An upper bound of T of the objects of a node, of whose words there are postings; -1 without any."""
     there, weightless, squares = False, False, 0
@@ -246,7 +257,7 @@ def _ceiling(ask: RankedAsk, node: Array) -> float:
     return _most_textual(ask, squares, weightless) if there else -1.0
 
 
-@kernel
+@lean_kernel
 def _nearest(s: Columns, ask: RankedAsk, node: Array) -> float:
     """A lower bound of the distances of the objects of a node."""
     box = (s.grid[0], s.grid[1], s.grid[2], s.grid[3])
@@ -255,7 +266,16 @@ def _nearest(s: Columns, ask: RankedAsk, node: Array) -> float:
     return nearest_bound(ask.geographic, ask.x, ask.y, box)
 
 
-@kernel
+@lean_kernel
+def _bound(s: Columns, ask: RankedAsk, radius: float, node: Array, near: float) -> float:
+    """As :func:`node_bound`, of a node no object of which is nearer than ``near``, which is within the radius."""
+    textual = _ceiling(ask, node)
+    if textual < 0.0:
+        return math.inf
+    return _score(ask, spatial_score(near, radius), _age(ask, s.t_max), textual)
+
+
+@lean_kernel
 def node_bound(s: Columns, ask: RankedAsk, radius: float, node: Array) -> float:
     """A lower bound of the scores of the objects of a node within the radius; infinite if there is none.
 
@@ -265,16 +285,11 @@ def node_bound(s: Columns, ask: RankedAsk, radius: float, node: Array) -> float:
         radius: of the search disk.
         node: int64[5 + 2 w]: row, level, prefix, positions [lo, hi), and [lo, hi) in the postings of each word.
     """
-    textual = _ceiling(ask, node)
-    if textual < 0.0:
-        return math.inf
     near = _nearest(s, ask, node)
-    if near > radius:
-        return math.inf
-    return _score(ask, spatial_score(near, radius), _age(ask, s.t_max), textual)
+    return _bound(s, ask, radius, node, near) if near <= radius else math.inf
 
 
-@kernel
+@lean_kernel
 def _root(s: Columns, ask: RankedAsk, row: int, codes: Array, filters: Array, node: Array) -> int:
     """Set the root of a segment's tree, and the codes of the words; returns the number of postings."""
     node[0], node[1], node[2], node[3], node[4] = row, 0, 0, 0, len(s.x)
@@ -292,23 +307,20 @@ def _root(s: Columns, ask: RankedAsk, row: int, codes: Array, filters: Array, no
     return most
 
 
-@kernel
-def _enter(
-    s: Columns, ask: RankedAsk, radius: float, limit: float, nodes: Array, keys: Array, heap: Array, used: int, n: int
-) -> tuple[int, int]:
-    """Add the node in row ``used`` to the n that wait, unless it has nothing of a score up to the limit.
+@lean_kernel
+def _enter(limit: float, key: float, keys: Array, heap: Array, used: int, n: int) -> tuple[int, int]:
+    """Add the node in row ``used``, whose bound is ``key``, to the n that wait, unless it is above the limit.
 
     Returns:
         the numbers of rows in use and of nodes that wait.
     """
-    key = node_bound(s, ask, radius, nodes[used])
     if key < math.inf and key <= limit:
         push(keys, heap, n, key, used)
         return used + 1, n + 1
     return used, n
 
 
-@kernel
+@lean_kernel
 def _enter_roots(
     table: Array, ask: RankedAsk, radius: float, codes: Array, filters: Array, nodes: Array, keys: Array, heap: Array
 ) -> tuple[int, int]:
@@ -318,11 +330,12 @@ def _enter_roots(
         s = columns_at(table, row)
         if is_reached(s, ask.t_after, ask.t_last):
             most += _root(s, ask, row, codes[row], filters[row], nodes[used])
-            used, waiting = _enter(s, ask, radius, math.inf, nodes, keys, heap, used, waiting)
+            key = node_bound(s, ask, radius, nodes[used])
+            used, waiting = _enter(math.inf, key, keys, heap, used, waiting)
     return used, most
 
 
-@kernel
+@lean_kernel
 def _enter_children(
     s: Columns,
     ask: RankedAsk,
@@ -334,31 +347,41 @@ def _enter_children(
     heap: Array,
     used: int,
     waiting: int,
-    starts: Array,
 ) -> tuple[int, int]:
     """Add the children of the node in a row; there has to be room for four. Returns as :func:`_enter`.
 
-    Each child takes its postings off the node's, which has none in the end. Of ``starts``, int64[5], nothing is read.
+    A child that is farther than the radius costs its box, and nothing is read for it. The others take their postings
+    off the node's.
     """
     level, prefix = nodes[node, 1] + 1, 4 * nodes[node, 2]
-    starts[0], starts[4] = nodes[node, 3], nodes[node, 4]
-    for child in range(1, 4):
-        starts[child] = node_start(s, level, prefix + child, starts[child - 1], starts[4])
+    start, end = nodes[node, 3], nodes[node, 4]
+    reached = 0
     for child in range(4):
-        if starts[child] == starts[child + 1]:
+        near = nearest_bound(ask.geographic, ask.x, ask.y, node_box(s.grid, level, prefix + child))
+        if near > radius:
             continue
+        skipped = reached < child
+        if skipped:
+            start = node_start(s, level, prefix + child, start, end)
+        first, start = start, node_start(s, level, prefix + child + 1, start, end) if child < 3 else end
+        if first == start:
+            continue
+        reached = child + 1
         nodes[used, 0], nodes[used, 1], nodes[used, 2] = nodes[node, 0], level, prefix + child
-        nodes[used, 3], nodes[used, 4] = starts[child], starts[child + 1]
+        nodes[used, 3], nodes[used, 4] = first, start
         for w in range(len(ask.weights)):
-            lo, end = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
-            hi = bisect(s.postings, lo, end, starts[child + 1])
+            lo, hi = nodes[node, 5 + 2 * w], nodes[node, 6 + 2 * w]
+            if skipped:
+                lo = bisect(s.postings, lo, hi, first)
+            if child < 3:
+                hi = bisect(s.postings, lo, hi, start)
             nodes[used, 5 + 2 * w], nodes[used, 6 + 2 * w] = lo, hi
             nodes[node, 5 + 2 * w] = hi
-        used, waiting = _enter(s, ask, radius, limit, nodes, keys, heap, used, waiting)
+        used, waiting = _enter(limit, _bound(s, ask, radius, nodes[used], near), keys, heap, used, waiting)
     return used, waiting
 
 
-@kernel
+@lean_kernel
 def _is_leaf(node: Array) -> bool:
     """Whether the objects of a node are looked at one by one."""
     postings = 0
@@ -367,7 +390,7 @@ def _is_leaf(node: Array) -> bool:
     return postings <= _LEAF or node[1] == LEVELS
 
 
-@kernel
+@lean_kernel
 def _next(s: Columns, node: Array) -> int:
     """The first position in the postings that are left of a node; -1 without any."""
     position = -1
@@ -379,7 +402,7 @@ def _next(s: Columns, node: Array) -> int:
     return position
 
 
-@kernel
+@lean_kernel
 def _take(s: Columns, ask: RankedAsk, node: Array, position: int) -> tuple[int, bool]:
     """Take a position off the postings of a node, where it is the first of each that has it.
 
@@ -396,7 +419,7 @@ def _take(s: Columns, ask: RankedAsk, node: Array, position: int) -> tuple[int, 
     return squares, weightless
 
 
-@kernel
+@lean_kernel
 def _offer_objects(
     table: Array,
     ask: RankedAsk,
@@ -474,7 +497,7 @@ def best(
     keys, heap = np.empty(len(nodes)), np.empty(len(nodes), np.int64)
     codes = np.empty((len(table), len(ask.weights)), np.int64)
     filters = np.empty((len(table), len(ask.groups)), np.int64)
-    counts, starts = np.empty(len(ask.sizes), np.int64), np.empty(5, np.int64)
+    counts = np.empty(len(ask.sizes), np.int64)
     used, most = _enter_roots(table, ask, radius, codes, filters, nodes, keys, heap)
     waiting, m, checked, limit = used, 0, 0, worst
     k = min(k, most)
@@ -496,7 +519,7 @@ def best(
         if waiting + 4 > len(keys):
             keys, heap = grown(keys, waiting, 2 * waiting + 4), grown(heap, waiting, 2 * waiting + 4)
         s = columns_at(table, row)
-        used, waiting = _enter_children(s, ask, radius, limit, node, nodes, keys, heap, used, waiting, starts)
+        used, waiting = _enter_children(s, ask, radius, limit, node, nodes, keys, heap, used, waiting)
     ascending(table, found, m)
     rows, positions = found[1][:m], found[2][:m]
     distances, textuals = _measured(table, ask, rows, positions, codes, filters, counts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from spatialstream.local.arrays import Array
 from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.wordtable import compare
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import lean_kernel
 
 __all__ = ["Best", "ascending", "offer", "pop", "push"]
 
@@ -17,7 +17,7 @@ Best = tuple[Array, Array, Array]
 """A heap of objects: distances or scores float64, rows of the table int32, positions int32."""
 
 
-@kernel
+@lean_kernel
 def _worse(table: Array, d: float, r: int, p: int, e: float, o: int, q: int) -> bool:
     """Whether object p of row r at distance d comes after object q of row o at distance e."""
     if d != e:
@@ -33,7 +33,7 @@ def _worse(table: Array, d: float, r: int, p: int, e: float, o: int, q: int) -> 
     return bool(a.y[p] > b.y[q])
 
 
-@kernel
+@lean_kernel
 def _sink(table: Array, best: Best, m: int) -> None:
     """Restore the heap of m objects (the worst on top) after its top was replaced."""
     distances, rows, positions = best
@@ -52,7 +52,7 @@ def _sink(table: Array, best: Best, m: int) -> None:
     distances[i], rows[i], positions[i] = d, r, p
 
 
-@kernel
+@lean_kernel
 def offer(table: Array, best: Best, m: int, d: float, r: int, p: int) -> int:
     """Offer an object to the heap of the best; return its size."""
     distances, rows, positions = best
@@ -72,7 +72,7 @@ def offer(table: Array, best: Best, m: int, d: float, r: int, p: int) -> int:
     return m + 1
 
 
-@kernel
+@lean_kernel
 def push(keys: Array, nodes: Array, m: int, key: float, node: int) -> None:
     """Add a node to a heap of m entries, the least key on top."""
     i = m
@@ -82,7 +82,7 @@ def push(keys: Array, nodes: Array, m: int, key: float, node: int) -> None:
     keys[i], nodes[i] = key, node
 
 
-@kernel
+@lean_kernel
 def pop(keys: Array, nodes: Array, m: int) -> None:
     """Remove the top of a heap of m + 1 entries, replacing it by the last entry."""
     key, node = keys[m], nodes[m]
@@ -98,7 +98,7 @@ def pop(keys: Array, nodes: Array, m: int) -> None:
     keys[i], nodes[i] = key, node
 
 
-@kernel
+@lean_kernel
 def ascending(table: Array, best: Best, m: int) -> None:
     """Turn the heap of m objects into a list, the best first (the second half of a heap sort)."""
     distances, rows, positions = best

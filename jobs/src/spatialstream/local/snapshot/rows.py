@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spatialstream.local.arrays import Array, Codes, Floats, Ints, wide
 from spatialstream.local.snapshot.addresses import columns_at
 from spatialstream.local.wordtable import compare, gather, to_arrow
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = ["ObjectRows", "alike", "rows_at"]
 
@@ -69,7 +69,7 @@ def alike(rows: ObjectRows, a: int, b: int) -> bool:
     return all(each[a] == each[b] for each in numbers) and rows.ids[a] == rows.ids[b]
 
 
-@kernel
+@lean_kernel
 def _before(a: int, b: int, t: Array, offsets: Array, ids: Array, x: Array, y: Array) -> bool:
     if t[a] != t[b]:
         return bool(t[a] < t[b])

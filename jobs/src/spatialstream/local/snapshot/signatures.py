@@ -38,7 +38,7 @@ from spatialstream.local.snapshot.termlists import get_unit
 from spatialstream.local.snapshot.zranges import nearest_bound
 from spatialstream.model.eight_bytes import signed
 from spatialstream.model.hashing import hash_bytes, hash_strings, mix
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = ["BITS", "BLOCK", "BLOCK_BITS", "Signatures", "SignedSegment", "SlotSignatures", "WordGroups"]
 
@@ -63,13 +63,13 @@ _IN_WORD, _IN_LINE, _ONE = np.uint64(63), np.uint64(511), np.uint64(1)
 # ------------------------------------------------------------------------------------------------------------- filters
 
 
-@kernel
+@lean_kernel
 def _line_of(hashed: Any, lines: int) -> int:
     """The line of a word among so many."""
     return signed((hashed >> _HALF) * np.uint64(lines) >> _HALF)
 
 
-@kernel
+@lean_kernel
 def _add(words: Words, first: int, lines: int, hashed: Any) -> None:
     """Add a word to the filter whose ``lines`` lines begin at line ``first``."""
     at = (first + _line_of(hashed, lines)) * _WORDS_OF_LINE
@@ -79,7 +79,7 @@ def _add(words: Words, first: int, lines: int, hashed: Any) -> None:
         bits >>= _NINE
 
 
-@kernel
+@lean_kernel
 def _has(words: Words, first: int, lines: int, hashed: Any) -> bool:
     """Whether a word may be in a filter; surely not if not."""
     if lines == 0:
@@ -242,7 +242,7 @@ class WordGroups:
         self.ends = np.cumsum([0, *map(len, listed)]).astype(np.int64)
 
 
-@kernel
+@lean_kernel
 def _satisfied(lines: Words, first: int, count: int, hashes: Words, ends: Ints) -> bool:
     """Whether a filter may have all words of at least one group."""
     for group in range(len(ends) - 1):
@@ -256,7 +256,7 @@ def _satisfied(lines: Words, first: int, count: int, hashes: Words, ends: Ints) 
     return False
 
 
-@kernel
+@lean_kernel
 def _meets(boxes: Floats, block: int, parts: Floats) -> bool:
     west, south, east, north = boxes[4 * block], boxes[4 * block + 1], boxes[4 * block + 2], boxes[4 * block + 3]
     for i in range(len(parts)):

@@ -16,7 +16,7 @@ import numpy as np
 
 from spatialstream.local.arrays import Array, wide
 from spatialstream.local.snapshot.addresses import Columns
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = ["decode_counts", "decode_sets", "encode_counts", "encode_sets", "get_unit", "has_all", "put_unit"]
 
@@ -25,7 +25,7 @@ _SHORT = 32
 """Sets up to this size are sorted by insertion."""
 
 
-@kernel
+@lean_kernel
 def put_unit(units: Array, at: int, number: int) -> int:
     """Write a number (0 <= number < 2^32); return the position after it."""
     if number < _ESCAPE:
@@ -37,7 +37,7 @@ def put_unit(units: Array, at: int, number: int) -> int:
     return at + 3
 
 
-@kernel
+@lean_kernel
 def get_unit(units: Array, at: int) -> tuple[int, int]:
     """Read a number; return it and the position after it."""
     number = wide(units[at])
@@ -167,7 +167,7 @@ def decode_counts(units: Array, beside: Array) -> Array:
     return counts[:m].copy()
 
 
-@kernel
+@lean_kernel
 def has_all(s: Columns, position: int, wanted: Array) -> bool:
     """Whether the set at a position of segment ``s`` contains all of the ascending codes ``wanted`` (int64)."""
     at, end = wide(s.unit_offsets[position]), wide(s.unit_offsets[position + 1])

@@ -27,7 +27,7 @@ from spatialstream.local.snapshot.zorder import LEVELS, node_start
 from spatialstream.local.snapshot.zranges import Ask, is_reached, ranges, search
 from spatialstream.local.wordtable import add_word, gather, room_of, slots_of
 from spatialstream.model.geometry import POLYGON, contains
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.polygons.packing import table_of
 from spatialstream.model.polygons.table import polygon_contains
 
@@ -37,7 +37,7 @@ AGGREGATE = 8192
 """Minimum number of objects of a node that has a table."""
 
 
-@kernel
+@lean_kernel
 def _add_set(s: Columns, position: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
     """Count the terms of one object; ``touched[:m]`` lists the codes counted so far. Returns the new m.
 
@@ -55,7 +55,7 @@ def _add_set(s: Columns, position: int, counts: npt.NDArray[Any], touched: npt.N
     return m
 
 
-@kernel
+@lean_kernel
 def _add_table(s: Columns, table: int, counts: npt.NDArray[Any], touched: npt.NDArray[Any], m: int) -> int:
     at, end = s.table_offsets[table], s.table_offsets[table + 1]
     code = 0
@@ -170,7 +170,7 @@ def count(
     return m, checked
 
 
-@kernel
+@lean_kernel
 def _in_order(counts: npt.NDArray[Any], size: int, touched: npt.NDArray[Any], m: int) -> None:
     """Sort the counted codes if there are many, so that later passes read memory sequentially."""
     if 8 * m < size:
@@ -182,7 +182,7 @@ def _in_order(counts: npt.NDArray[Any], size: int, touched: npt.NDArray[Any], m:
             at += 1
 
 
-@kernel
+@lean_kernel
 def _add_up(
     numbers: npt.NDArray[Any],
     counts: npt.NDArray[Any],

@@ -17,7 +17,7 @@ import numpy as np
 
 from spatialstream.local.arrays import Array, wide
 from spatialstream.local.snapshot.addresses import Columns
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 
 __all__ = ["LEVELS", "cell", "column", "directory_of", "grid_of", "node_box", "node_start", "z_sort"]
 
@@ -57,7 +57,7 @@ def column(prefix: int) -> int:
     return (bits | (bits >> 8)) & 0x0000FFFF
 
 
-@kernel
+@lean_kernel
 def _code(grid: Array, x: float, y: float) -> int:
     return _spread(cell(x, grid[0], grid[4])) | (_spread(cell(y, grid[1], grid[5])) << 1)
 
@@ -128,7 +128,7 @@ def directory_of(grid: Array, x: Array, y: Array) -> Array:
     return directory
 
 
-@kernel
+@lean_kernel
 def node_start(s: Columns, level: int, prefix: int, lo: int, hi: int) -> int:
     """First position in [lo, hi) that belongs to the node (level, prefix) or to a later one.
 
@@ -160,7 +160,7 @@ def _interval(first: int, size: int, low: float, high: float, scale: float) -> t
     return max(low, low + first * unit - slack), min(high, low + (first + size) * unit + slack)
 
 
-@kernel
+@lean_kernel
 def node_box(grid: Array, level: int, prefix: int) -> tuple[float, float, float, float]:
     """(west, south, east, north) that contains every point of the node; a thousandth of a cell wider, for rounding."""
     size = 1 << (LEVELS - level)

@@ -26,7 +26,7 @@ from spatialstream.local.snapshot.zorder import LEVELS, cell, column, node_box, 
 from spatialstream.local.wordtable import find_word, pack
 from spatialstream.model.covers import shape_parts
 from spatialstream.model.geometry import CIRCLE, EVERYWHERE, POLYGON, contains, distance, distance_to_box
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.polygons.column import PolygonColumn
 from spatialstream.model.polygons.cover import INSIDE, OUTSIDE, relate
 from spatialstream.model.polygons.packing import table_of
@@ -87,7 +87,7 @@ class Ask(NamedTuple):
         return cls(space.geographic, kind, shape[0], boxes, *pack(keywords), polygon, t_after, t_last)
 
 
-@kernel
+@lean_kernel
 def is_reached(s: Columns, t_after: int, t_last: int) -> bool:
     """Whether a segment may have objects in (t_after, t_last]; only then may its arrays be read."""
     return s.t_max > t_after and s.t_min <= t_last and s.t_min <= s.t_max
@@ -135,7 +135,7 @@ def farthest(geographic: bool, x: float, y: float, box: tuple[float, float, floa
     return bound * (1.0 + 1e-9) + (1e-3 if bound < 1.99e7 else 1.0)
 
 
-@kernel
+@lean_kernel
 def _limit(cells: npt.NDArray[Any], boxes: int) -> int:
     """The level at which a node is about an eighth of the region."""
     extent = 1
@@ -147,7 +147,7 @@ def _limit(cells: npt.NDArray[Any], boxes: int) -> int:
     return level
 
 
-@kernel
+@lean_kernel
 def _cells(grid: npt.NDArray[Any], boxes: npt.NDArray[Any], outer: npt.NDArray[Any], inner: npt.NDArray[Any]) -> int:
     """Cells that the boxes touch, and cells completely inside them; returns the number of boxes that meet the grid."""
     m = 0
@@ -243,7 +243,7 @@ def ranges(s: Columns, ask: Ask, joined: bool) -> tuple[npt.NDArray[Any], npt.ND
     return first[:m], end[:m], inside[:m]
 
 
-@kernel
+@lean_kernel
 def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
     """First index in [lo, hi) of the ascending postings whose value is not below ``position``; gallops from lo."""
     step = 1
@@ -260,7 +260,7 @@ def bisect(postings: npt.NDArray[Any], lo: int, hi: int, position: int) -> int:
     return lo
 
 
-@kernel
+@lean_kernel
 def is_keyword(word_offsets: npt.NDArray[Any], words: npt.NDArray[Any], i: int) -> bool:
     """Whether term i is a keyword of a property: they begin with a quotation mark, and words do not."""
     return bool(word_offsets[i] < word_offsets[i + 1] and words[word_offsets[i]] == _MARK)
@@ -294,7 +294,7 @@ def lookup(
     return True, codes, texts, rarest
 
 
-@kernel
+@lean_kernel
 def has_keywords(s: Columns, position: int, keywords: npt.NDArray[Any]) -> bool:
     """Whether the object at a position has all of the keywords (codes).
 

@@ -47,7 +47,7 @@ from spatialstream.local.terms.steps import StepPartials, merge_steps
 from spatialstream.local.terms.termlogs import TermLogs
 from spatialstream.local.tiers import Tiers
 from spatialstream.model.geometry import contains
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.kinds import CODE, QueryType
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.polygons.column import PolygonSet
@@ -111,7 +111,7 @@ def _next_step(first: Ints, step: Ints, t: int | Ints) -> Ints:
     return first + (later - first) // step * step + step
 
 
-@kernel
+@lean_kernel
 def _sees(areas: _Areas, r: int, g: int, t: int) -> bool:
     """Whether a step of area r sees an object at t, given that objects from ``start[g]`` on count."""
     if t < areas.start[g]:

@@ -29,7 +29,7 @@ from spatialstream.local.wordtable import compare_words, concatenate, from_arrow
 from spatialstream.model.arrays import numpy_view
 from spatialstream.model.geometry import BOX
 from spatialstream.model.hashing import distinct
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.regions import Regions
 from spatialstream.model.terms import TermLists
 
@@ -101,7 +101,7 @@ class Members(NamedTuple):
         return Members(key_offsets=keys[0], key_data=keys[1], **columns)
 
 
-@kernel
+@lean_kernel
 def _mixed(h: Int, part: Int) -> Int:
     h = (h ^ part) * _MIX
     return h ^ ((h >> 29) & 0x7FFFFFFFF)

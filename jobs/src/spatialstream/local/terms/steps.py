@@ -15,7 +15,7 @@ import pyarrow as pa
 from spatialstream.local.arrays import Bytes, Codes, Ints, grown, wide
 from spatialstream.local.columns import Strings, rank_strings, writable
 from spatialstream.local.wordtable import compare_words
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.terms import TermLists
 
 __all__ = ["StepPartials", "StepRows", "merge_steps"]
@@ -91,7 +91,7 @@ class _Terms(NamedTuple):
     found: Ints
 
 
-@kernel
+@lean_kernel
 def _better(terms: _Terms, a: int, b: int) -> bool:
     """Whether term a comes before term b: higher count first, ties by term."""
     if terms.found[a] != terms.found[b]:
@@ -99,7 +99,7 @@ def _better(terms: _Terms, a: int, b: int) -> bool:
     return compare_words(terms.offsets, terms.data, a, b) < 0
 
 
-@kernel
+@lean_kernel
 def _rise(terms: _Terms, heap: Codes, size: int, code: int) -> None:
     """Insert a term at the end of a heap of ``size`` with the worst term at its root; there must be room."""
     at = size
@@ -109,7 +109,7 @@ def _rise(terms: _Terms, heap: Codes, size: int, code: int) -> None:
     heap[at] = code
 
 
-@kernel
+@lean_kernel
 def _sink(terms: _Terms, heap: Codes, size: int, code: int) -> None:
     """Insert a term into a heap of ``size`` whose root is free."""
     at = 0
@@ -126,7 +126,7 @@ def _sink(terms: _Terms, heap: Codes, size: int, code: int) -> None:
     heap[at] = code
 
 
-@kernel
+@lean_kernel
 def _best(terms: _Terms, codes: Codes, size: int, k: int) -> int:
     """Move the k best of the first ``size`` codes to the front, best first; return their number."""
     found, wanted = terms.found, min(k, size)

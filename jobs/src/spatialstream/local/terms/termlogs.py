@@ -22,7 +22,7 @@ from spatialstream.local.columns import Strings, Table
 from spatialstream.local.journal import Arrays
 from spatialstream.local.keywords import KeywordTable, TermKeys
 from spatialstream.model.arrays import runs
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.objects import ObjectBatch
 
 __all__ = ["NEVER", "TermLogs"]
@@ -143,7 +143,7 @@ def _packed_logs(areas: _Areas, after: Ints, t: Ints, logs: Codes) -> tuple[Ints
     return sizes, packed
 
 
-@kernel
+@lean_kernel
 def _terms_of(objects: _Objects, logs: Codes, first: int, last: int) -> int:
     """The total number of terms of the entries ``first:last``."""
     terms = 0
@@ -153,7 +153,7 @@ def _terms_of(objects: _Objects, logs: Codes, first: int, last: int) -> int:
     return terms
 
 
-@kernel
+@lean_kernel
 def _tally(
     objects: _Objects, logs: Codes, first: int, last: int, sign: int, scratch: Codes, seen: Codes, found: int
 ) -> int:
@@ -176,7 +176,7 @@ def _tally(
     return found
 
 
-@kernel
+@lean_kernel
 def _recall(codes: Codes, counts: Codes, first: int, last: int, scratch: Codes, seen: Codes, found: int) -> int:
     """Like :func:`_tally` for the counts ``first:last`` of a table."""
     for j in range(first, last):
@@ -189,7 +189,7 @@ def _recall(codes: Codes, counts: Codes, first: int, last: int, scratch: Codes, 
     return found
 
 
-@kernel
+@lean_kernel
 def _settle(scratch: Codes, seen: Codes, found: int, counts: Codes) -> int:
     """Keep the seen terms whose count is not 0, and write their counts; clear ``scratch``. Returns their number."""
     kept = 0

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.model.arrays import Bytes, Flags, Floats, Ints
-from spatialstream.model.eight_bytes import lean_kernel
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.polygons.margin import reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
 from spatialstream.model.polygons.table import PolygonTable, band_of, has_margin, polygon_contains, rest_of_sum

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 
-from spatialstream.model.eight_bytes import lean_kernel
 from spatialstream.model.geometry import EARTH_RADIUS_M, distance
+from spatialstream.model.kernels import lean_kernel
 
 __all__ = ["EXACT", "FARTHEST", "is_near", "reach", "widest"]
 

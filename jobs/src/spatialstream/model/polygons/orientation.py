@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from spatialstream.model.eight_bytes import lean_kernel
+from spatialstream.model.kernels import lean_kernel
 
 __all__ = ["TURN", "orientation"]
 

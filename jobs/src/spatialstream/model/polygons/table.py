@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.model.arrays import Codes, Flags, Floats, Ints
-from spatialstream.model.eight_bytes import lean_kernel
-from spatialstream.model.kernels import kernel
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.polygons.margin import is_near, reach, widest
 from spatialstream.model.polygons.orientation import TURN, orientation
 from spatialstream.model.polygons.polygon import Polygon

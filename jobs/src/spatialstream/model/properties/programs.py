@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spatialstream.model.arrays import Array, Bytes, Codes, Flags, Ints
-from spatialstream.model.eight_bytes import lean_kernel, signed
-from spatialstream.model.kernels import kernel
+from spatialstream.model.eight_bytes import signed
+from spatialstream.model.kernels import kernel, lean_kernel
 from spatialstream.model.properties.condition import Both, Condition, Test
 from spatialstream.model.properties.declared import PropertyType
 from spatialstream.model.properties.table import MISSING, PropertyTable, number_words

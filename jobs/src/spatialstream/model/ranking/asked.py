@@ -47,6 +47,8 @@ _SHARES = ("space", "time", "text")
 _ONE = 1e-9
 """By how much the sum of three weights may differ from 1."""
 
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -109,7 +111,7 @@ class Ranking:
         values = [self.words, self.radius, self.expansions, self.half_life, between, self.shares, self.static]
         if self.weights or self.counts:
             values += [self.weights, self.counts] if self.counts else [self.weights]
-        return json.dumps(values, ensure_ascii=False)
+        return _encoded(values)
 
     @classmethod
     def of_text(cls, text: str) -> Ranking:

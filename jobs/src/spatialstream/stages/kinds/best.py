@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -31,7 +32,6 @@ from spatialstream.stages.kinds.base import (
     SnapshotStage,
     object_columns,
     one_table,
-    stored_of,
 )
 from spatialstream.stages.kinds.objects import number_text
 from spatialstream.stages.messages import numbers
@@ -42,11 +42,7 @@ __all__ = ["SnapshotBest"]
 _HEAD = -1.0
 """The distance of the first row of each slot's part: its id is the ranking (as text), its t the corpus table."""
 
-_HEAD_ROW: Columns = {
-    **dict.fromkeys(("x", "y", "textual"), np.zeros(1)),
-    "distance": np.array([_HEAD]),
-    "stored": pa.array([""], pa.large_string()),
-}
+_HEAD_ROW: Columns = {**dict.fromkeys(("x", "y", "textual"), np.zeros(1)), "distance": np.array([_HEAD])}
 
 _COLUMNS = ("distance", "textual", "t", "id", "x", "y")
 
@@ -85,6 +81,8 @@ class SnapshotBest(SnapshotStage):
         found = objects.best((best.x, best.y), best.k, ranking, keywords, times, query.t, corpus, query.fields)
         of_rows = {**object_columns(found.rows), "textual": found.textual}
         head = {**_HEAD_ROW, "id": pa.array([ranking.text]), "t": np.array([corpus.at])}
+        if "stored" in of_rows:
+            head["stored"] = pa.array([""], pa.large_string())
         return {
             name: pa.concat_arrays([head[name], column])
             if isinstance(column, pa.Array)
@@ -117,18 +115,27 @@ class SnapshotBest(SnapshotStage):
 
     def answer(self, query: Query, parts: Sequence[Mapping[str, Any]], space: Space) -> str:
         """See :class:`~spatialstream.stages.kinds.base.SnapshotStage`."""
-        made = _answer(parts, query.k, query.t, space)
+        best = query.selection
+        assert isinstance(best, Best)
+        made = _answer(parts, query.k, query.t, space, best.ranking)
         return f'{made.note}, "objects": [{", ".join(made.items)}]'
 
 
-def _answer(parts: Sequence[Mapping[str, Any]], k: int, t: int, space: Space) -> _Answer:
-    """The answer to one query, of the parts of all slots."""
+def _answer(
+    parts: Sequence[Mapping[str, Any]], k: int, t: int, space: Space, ranking: Ranking | None = None
+) -> _Answer:
+    """The answer to one query, of the parts of all slots; without its ranking that of a head is parsed."""
     rows = [
         row
         for part in parts
-        for row in zip(*map(_listed, itemgetter(*_COLUMNS)(part)), _listed(stored_of(part)), strict=True)
+        for row in zip(
+            *map(_listed, itemgetter(*_COLUMNS)(part)),
+            _listed(part["stored"]) if "stored" in part else repeat("", len(part["t"])),
+            strict=True,
+        )
     ]
-    ranking, corpus = next((Ranking.of_text(row[3]), row[2]) for row in rows if row[0] == _HEAD)
+    _, _, corpus, text, *_ = next(row for row in rows if row[0] == _HEAD)
+    ranking = ranking or Ranking.of_text(text)
     candidates = [row for row in rows if row[0] != _HEAD]
     near = sorted(row[0] for row in candidates)
     radius = ranking.multiple(near[k - 1] if len(near) >= k else math.inf) * ranking.radius
