@@ -69,7 +69,7 @@ class Part:
 _KERNELS = ("tests/unit/index", "tests/unit/local", "tests/unit/model", "tests/unit/records")
 _IN = "--output bench-output/complete-"
 _STREAMS = ("tests/unit/stream",)
-_EXACT = ("tests/unit/stream/test_stream.py", "tests/unit/stream/test_copies.py")
+_EXACT = tuple(f"tests/unit/stream/test_{name}.py" for name in ("stream", "kinds_of_index", "copies"))
 _FAULTS = tuple(
     f"tests/cluster/test_{name}.py"
     for name in ("executors", "faults", "in_transit", "many_followers", "restart", "topics")
@@ -83,7 +83,9 @@ _ROWS = tuple(
 PARTS: dict[str, Part] = {
     "checks": Part(targets=("lint", "docs", "demo")),
     "kernels": Part(paths=_KERNELS, workers=2),
-    "exactness": Part(paths=_EXACT, workers=2, split=True),
+    "exactness": Part(paths=_EXACT[:1], workers=2, split=True),
+    "exactness-kinds": Part(paths=_EXACT[1:2], workers=2, split=True),
+    "exactness-copies": Part(paths=_EXACT[2:], workers=2, split=True),
     "streams": Part(paths=_STREAMS, without=_EXACT, workers=2),
     "unit": Part(paths=("tests/unit",), without=(*_KERNELS, *_STREAMS), workers=2),
     "integration": Part(paths=("tests/contracts", "tests/integration"), workers=2),
