@@ -259,6 +259,17 @@ class Simulation:
         return self.announced.bounds[1] - taken
 
     @property
+    def behind(self) -> bool:
+        """Whether an epoch has been announced that no round has processed.
+
+        A router that dies when it has announced an epoch announces it again, perhaps after its round: that makes no
+        other round.
+        """
+        last = -1 if self.worker is None or self.worker.last is None else self.worker.last.last
+        sent = self.announced.read(self.announced.bounds[1] - self.unheard, self.announced.bounds[1])
+        return any(json.loads(value or b"{}").get("epoch", -1) > last for _, value in sent)
+
+    @property
     def _owners(self) -> list[str]:
         settings = self.settings
         return [*map(merger_owner, range(settings.mergers)), *map(slot_owner, range(settings.slots))]
@@ -385,7 +396,7 @@ class Simulation:
         while not self._drained():
             self.run_router()
             self.run_worker()
-        while self.worker is None or self.worker.unfinished or self.unheard:
+        while self.worker is None or self.worker.unfinished or self.behind:
             self.run_worker()
         assert self.worker.last is not None
         left = {int(name[7:16]) for name in self._listed("rounds/") if name.endswith(".second")}

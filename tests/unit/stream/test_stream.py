@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spatialstream.model.errors import SettingError
@@ -75,6 +75,7 @@ def test_while_versions_change(seed: int, space: object) -> None:
 
 @settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
+@example(17257)  # the last epoch is announced again after its round
 def test_while_everything_fails(seed: int) -> None:
     stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2], types=TYPES, where=0.3))
     simulation = simulated(stream, seed, chaos=0.01, rebalances=0.4, disturbances=0.05)
