@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 
 from spatialstream.connectors import kafka_clients
 from spatialstream.connectors.kafka import Connection
@@ -109,3 +110,72 @@ def sent(monkeypatch: pytest.MonkeyPatch, offsets: list[int | None]) -> dict[int
     monkeypatch.setattr(Connection, "producer", lambda self, **settings: Acknowledging(told, settings["on_delivery"]))
     channel = KafkaChannel(Connection("h:1"), "s", 2)
     return channel.send((slot, b"key", pa.py_buffer(b"x")) for slot in (0, 0, 1))
+
+
+@dataclass
+class Received:
+    """A message as a consumer returns it."""
+
+    at: int
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self.at
+
+
+class Reading:
+    """A consumer of a partition without an end, which hears nothing from some offset on, and then cannot be closed."""
+
+    def __init__(self, stuck_at: int | None = None) -> None:
+        self.stuck_at, self.next, self.given_up = stuck_at, 0, threading.Event()
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        self.next = places[0].offset
+
+    def unassign(self) -> None: ...
+
+    def poll(self, patience: float) -> Received | None:
+        if self.next == self.stuck_at:
+            threading.Event().wait(patience)
+            return None
+        self.next += 1
+        return Received(self.next - 1)
+
+    def consume(self, most: int, patience: float) -> list[Received]:
+        return []
+
+    def close(self) -> None:
+        self.given_up.set()
+        if self.stuck_at is not None:
+            threading.Event().wait()
+
+
+def test_a_reader_that_hears_nothing_is_left_for_another_although_it_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers = [Reading(stuck_at=3), Reading(stuck_at=5), Reading(), Reading()]
+    made = iter(readers)
+    monkeypatch.setattr(kafka_clients, "_idle", {})
+    monkeypatch.setattr(kafka_clients, "_SILENT_SECONDS", 0.02)
+    monkeypatch.setattr(kafka_clients, "_LOOK", 0.01)
+    monkeypatch.setattr(Connection, "consumer", lambda self, group, **settings: next(made))
+    connection = Connection("h:1")
+
+    found = [each.offset() for several in kafka_clients.read(connection, "s.blocks", 0, 1, 9) for each in several]
+    again = [each.offset() for several in kafka_clients.read(connection, "s.blocks", 0, 9, 11) for each in several]
+
+    assert found + again == [*range(1, 11)]
+    assert [each.given_up.wait(60) for each in readers[:2]] == [True, True]
+    assert not any(each.given_up.is_set() for each in readers[2:])
+
+
+def test_a_broker_of_which_no_reader_hears_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_clients, "_idle", {})
+    monkeypatch.setattr(kafka_clients, "PATIENCE", 0.1)
+    monkeypatch.setattr(kafka_clients, "_SILENT_SECONDS", 0.02)
+    monkeypatch.setattr(kafka_clients, "_LOOK", 0.01)
+    monkeypatch.setattr(Connection, "consumer", lambda self, group, **settings: Reading(stuck_at=1))
+    with pytest.raises(Unavailable, match=r"s\.blocks cannot be read: no answer within"):
+        list(kafka_clients.read(Connection("h:1"), "s.blocks", 0, 1, 9))

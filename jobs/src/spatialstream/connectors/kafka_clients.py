@@ -11,6 +11,10 @@ has the next range in memory when it is asked for; only for a few partitions, be
 Not every offset has a message: markers of transactions, messages of aborted transactions, and compaction leave gaps,
 also at the end of a range. The broker reports the end of a partition (``enable.partition.eof``), so that nobody waits
 for a message that will not come.
+
+So a reader always hears something soon, and one that does not may be stuck: librdkafka has lost partitions when their
+leader changed. It is replaced long before the broker is given up, and closed by another thread, since that may wait
+for the same thing.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from spatialstream.connectors.calls import called
 from spatialstream.connectors.kafka import NEAR, Connection, Offsets
 from spatialstream.model.errors import StateError, Unavailable
 
@@ -36,6 +41,10 @@ PATIENCE = 120.0
 
 _LOOK = 1.0
 """Interval, s, at which a waiting client checks whether its credentials are still current."""
+
+_SILENT_SECONDS = 15.0
+"""Seconds without a message or the end of the partition after which another client reads on; twice as long for each
+further one, since a large message over a slow network takes its time."""
 
 _END_PATIENCE = 5.0
 """Seconds within which a partition has to be as long as it was: after a failure a broker may not know at once."""
@@ -130,9 +139,11 @@ class _Reader:
         place: topic and partition that it reads ahead; None: it reads any partition, and then stops.
         next: offset of the next message that it returns, if it continues; else -1.
         used: when it was last used, s of the monotonic clock.
+        until: when the broker is given up, unless something is heard.
     """
 
-    def __init__(self, connection: Connection, place: tuple[str, int] | None) -> None:
+    def __init__(self, connection: Connection, place: tuple[str, int] | None, until: float = 0.0) -> None:
+        self.until = until
         self.renewal = _Renewal(connection)
         self.consumer = connection.consumer("spatialstream", **(_READING if place is None else _AHEAD))
         self.place, self.next, self.used = place, -1, 0.0
@@ -157,7 +168,7 @@ def _reader(connection: Connection, place: tuple[str, int]) -> tuple[list[_Reade
     if (reader := _taken_from(ahead, lambda each: each.place == place)) is not None:
         return ahead, reader
     while (left := _taken_from(ahead, lambda each: each.used < time.monotonic() - _AHEAD_SECONDS)) is not None:
-        left.consumer.close()
+        called(left.consumer.close)
     if len(ahead) < _AHEAD_MOST:
         return ahead, _Reader(connection, place)
     return _kept(connection, "read", lambda: _Reader(connection, None))
@@ -173,11 +184,20 @@ def read(connection: Connection, topic: str, partition: int, start: int, end: in
     if start >= end:
         return
     clients, reader = _reader(connection, (topic, partition))
+    reader.until, silence = time.monotonic() + PATIENCE, _SILENT_SECONDS
     try:
         reader.begin(topic, partition, start)
-        yield from _between(reader, topic, partition, start, end)
+        while True:
+            try:
+                yield from _between(reader, topic, partition, start, end, silence)
+                break
+            except _Silent as silent:
+                called(reader.consumer.close)
+                clients, reader = _unused(connection, "read"), _Reader(connection, None, reader.until)
+                start, silence = silent.at, 2.0 * silence
+                reader.begin(topic, partition, start)
     except BaseException as error:
-        reader.consumer.close()
+        called(reader.consumer.close)
         if isinstance(error, KafkaException):
             raise Unavailable(f"{topic} cannot be read: {error}") from None
         if isinstance(error, Unavailable):
@@ -186,11 +206,25 @@ def read(connection: Connection, topic: str, partition: int, start: int, end: in
     clients.append(reader)
 
 
-def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) -> Iterator[Sequence[Message]]:
+class _Silent(Exception):  # noqa: N818 - it is no error yet
+    """A reader has heard nothing for some time.
+
+    Attributes:
+        at: offset of the next message.
+    """
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+def _between(
+    reader: _Reader, topic: str, partition: int, start: int, end: int, silence: float
+) -> Iterator[Sequence[Message]]:
     at, shortest = start, None  # the next offset, and the offset at which the partition was reported to end
-    until, complete = time.monotonic() + PATIENCE, True
+    complete, silent = True, time.monotonic() + silence
     while at < end:
-        messages = _taken(reader.consumer, min(_MOST, end - at), min(_LOOK, until - time.monotonic()))
+        messages = _taken(reader.consumer, min(_MOST, end - at), min(_LOOK, reader.until - time.monotonic()))
         if any(message.error() is not None for message in messages):
             events = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
@@ -198,10 +232,10 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
                 _check(event, topic, partition, at)  # otherwise it is the end
                 at = max(at, int(event.offset() or 0))
                 if shortest is None:
-                    shortest, until = at, min(until, time.monotonic() + _END_PATIENCE)
+                    shortest, reader.until = at, min(reader.until, time.monotonic() + _END_PATIENCE)
         elif messages:
-            shortest, until = None, time.monotonic() + PATIENCE
-        elif time.monotonic() >= until:
+            shortest, reader.until = None, time.monotonic() + PATIENCE
+        elif time.monotonic() >= reader.until:
             if shortest is not None:
                 raise StateError(
                     f"{topic} ends at offset {shortest} in partition {partition}, but ended at {end} before"
@@ -209,6 +243,8 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
             raise Unavailable(f"{topic} cannot be read: no answer within {PATIENCE:.0f} s")
         else:
             reader.renewal.check()
+            if shortest is None and time.monotonic() >= silent:
+                raise _Silent(at)
         if messages:
             at = max(at, int(messages[-1].offset() or 0) + 1)
             while messages and int(messages[-1].offset() or 0) >= end:
@@ -216,6 +252,7 @@ def _between(reader: _Reader, topic: str, partition: int, start: int, end: int) 
                 complete = False
             if messages:
                 yield messages
+            silent = time.monotonic() + silence
     reader.end(at, complete=complete)
 
 
@@ -275,7 +312,7 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
             _check(message, topic, 0, follower.next)
             follower.next = int(message.offset() or 0) + 1
     except BaseException as error:
-        follower.consumer.close()
+        called(follower.consumer.close)
         if isinstance(error, KafkaException):
             raise Unavailable(f"{topic} cannot be read: {error}") from None
         raise
@@ -283,7 +320,7 @@ def follow(connection: Connection, topic: str, start: int, most: int, patience: 
     with _lock:
         more = [clients.pop(0) for _ in range(len(clients) - _FOLLOWERS)]
     for each in more:
-        each.consumer.close()
+        called(each.consumer.close)
     return messages, follower.next
 
 
