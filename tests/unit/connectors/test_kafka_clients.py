@@ -138,7 +138,7 @@ class Reading:
 
     def poll(self, patience: float) -> Received | None:
         if self.next == self.stuck_at:
-            threading.Event().wait(patience)
+            threading.Event().wait(min(patience, 0.01))
             return None
         self.next += 1
         return Received(self.next - 1)
@@ -157,11 +157,9 @@ def test_a_reader_that_hears_nothing_is_left_for_another_although_it_cannot_be_c
 ) -> None:
     readers = [Reading(stuck_at=3), Reading(stuck_at=5), Reading(), Reading()]
     made = iter(readers)
-    monkeypatch.setattr(kafka_clients, "_idle", {})
-    monkeypatch.setattr(kafka_clients, "_SILENT_SECONDS", 0.02)
-    monkeypatch.setattr(kafka_clients, "_LOOK", 0.01)
+    monkeypatch.setattr(kafka_clients, "SILENCE", 0.02)
     monkeypatch.setattr(Connection, "consumer", lambda self, group, **settings: next(made))
-    connection = Connection("h:1")
+    connection = Connection("stuck:1")
 
     found = [each.offset() for several in kafka_clients.read(connection, "s.blocks", 0, 1, 9) for each in several]
     again = [each.offset() for several in kafka_clients.read(connection, "s.blocks", 0, 9, 11) for each in several]
@@ -172,10 +170,8 @@ def test_a_reader_that_hears_nothing_is_left_for_another_although_it_cannot_be_c
 
 
 def test_a_broker_of_which_no_reader_hears_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_clients, "_idle", {})
     monkeypatch.setattr(kafka_clients, "PATIENCE", 0.1)
-    monkeypatch.setattr(kafka_clients, "_SILENT_SECONDS", 0.02)
-    monkeypatch.setattr(kafka_clients, "_LOOK", 0.01)
+    monkeypatch.setattr(kafka_clients, "SILENCE", 0.02)
     monkeypatch.setattr(Connection, "consumer", lambda self, group, **settings: Reading(stuck_at=1))
     with pytest.raises(Unavailable, match=r"s\.blocks cannot be read: no answer within"):
-        list(kafka_clients.read(Connection("h:1"), "s.blocks", 0, 1, 9))
+        list(kafka_clients.read(Connection("silent:1"), "s.blocks", 0, 1, 9))

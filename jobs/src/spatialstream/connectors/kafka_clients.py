@@ -42,7 +42,7 @@ PATIENCE = 120.0
 _LOOK = 1.0
 """Interval, s, at which a waiting client checks whether its credentials are still current."""
 
-_SILENT_SECONDS = 15.0
+SILENCE = 15.0
 """Seconds without a message or the end of the partition after which another client reads on; twice as long for each
 further one, since a large message over a slow network takes its time."""
 
@@ -184,7 +184,7 @@ def read(connection: Connection, topic: str, partition: int, start: int, end: in
     if start >= end:
         return
     clients, reader = _reader(connection, (topic, partition))
-    reader.until, silence = time.monotonic() + PATIENCE, _SILENT_SECONDS
+    reader.until, silence = time.monotonic() + PATIENCE, SILENCE
     try:
         reader.begin(topic, partition, start)
         while True:
