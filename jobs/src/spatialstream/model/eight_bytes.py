@@ -35,8 +35,6 @@ __all__ = [
 
 _Codegen = Callable[[Any, Any, Any, Any], Any]
 _intrinsic: Any = intrinsic
-
-
 _int64: Any = np.int64
 signed: Callable[[Any], int] = _int64
 """``np.int64``, whose values are the ``int`` of kernels (mypy tells the two apart)."""

@@ -50,7 +50,7 @@ __all__ = [
     "object_columns",
     "one_table",
     "stack",
-    "stored_of",
+    "stored_texts",
 ]
 
 BLOCK_BYTES = 4 << 20
@@ -204,11 +204,17 @@ def object_columns(rows: ObjectRows) -> Columns:
     }
 
 
-def stored_of(part: Mapping[str, Any]) -> pa.LargeStringArray:
+def _stored_of(part: Mapping[str, Any]) -> pa.LargeStringArray:
     """The column ``stored`` of what a slot has found; one that has found nothing does not know of it."""
     if "stored" in part:
         return part["stored"]
     return pa.array([""] * len(part["t"]), pa.large_string())
+
+
+def stored_texts(part: Mapping[str, Any]) -> list[str]:
+    """As :func:`_stored_of`, as texts: no column is made for what has none."""
+    texts: list[str] = part["stored"].to_pylist() if "stored" in part else [""] * len(part["t"])
+    return texts
 
 
 def one_table(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -228,7 +234,7 @@ def one_table(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def stack(parts: Sequence[Columns]) -> pa.RecordBatch:
     """Parts with the same columns, one below the other."""
     if any("stored" in part for part in parts):
-        parts = [{**part, "stored": stored_of(part)} for part in parts]
+        parts = [{**part, "stored": _stored_of(part)} for part in parts]
     stacked = {}
     for name in parts[0]:
         pieces = [part[name] for part in parts]

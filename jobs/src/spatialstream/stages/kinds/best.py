@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -32,6 +31,7 @@ from spatialstream.stages.kinds.base import (
     SnapshotStage,
     object_columns,
     one_table,
+    stored_texts,
 )
 from spatialstream.stages.kinds.objects import number_text
 from spatialstream.stages.messages import numbers
@@ -128,11 +128,7 @@ def _answer(
     rows = [
         row
         for part in parts
-        for row in zip(
-            *map(_listed, itemgetter(*_COLUMNS)(part)),
-            _listed(part["stored"]) if "stored" in part else repeat("", len(part["t"])),
-            strict=True,
-        )
+        for row in zip(*map(_listed, itemgetter(*_COLUMNS)(part)), stored_texts(part), strict=True)
     ]
     _, _, corpus, text, *_ = next(row for row in rows if row[0] == _HEAD)
     ranking = ranking or Ranking.of_text(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spatialstream.model.space import Space
-from spatialstream.stages.kinds.base import Lists, first_of_each, one_table
+from spatialstream.stages.kinds.base import Lists, first_of_each, one_table, stored_texts
 from spatialstream.stages.messages import numbers
 from spatialstream.stages.rows import object_texts
 
@@ -62,7 +61,7 @@ def short_objects(parts: Sequence[Mapping[str, Any]], k: int | None, space: Spac
             part["id"].to_pylist(),
             part["x"].tolist(),
             part["y"].tolist(),
-            part["stored"].to_pylist() if "stored" in part else repeat("", len(part["t"])),
+            stored_texts(part),
             strict=True,
         )
     ]
