@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from spatialstream.index.cellcounts import CellCounts, Reaching
-from spatialstream.index.cells import Cells
+from spatialstream.index.cells import Cells, Visits
 from spatialstream.index.cost import CellStatistics, expression_coverage, workloads
 from spatialstream.model.arrays import Codes, Floats, Ints, Words
 from spatialstream.model.covers import NOWHERE, region_parts
@@ -150,6 +150,51 @@ def _centres(space: Space, queries: QueryBatch) -> tuple[Floats, Floats]:
     return x, y
 
 
+def _without_cancellations(queries: QueryBatch, weights: Floats) -> tuple[QueryBatch, Floats]:
+    """The queries but for cancellations, and what each of them stands for."""
+    if len(queries) and not (queries.code == CANCEL).any():
+        return queries, weights
+    chosen = np.flatnonzero(queries.code != CANCEL)
+    return queries.take(chosen), weights[chosen]
+
+
+def _cells(space: Space, objects: ObjectBatch, queries: QueryBatch, levels: int | None) -> Cells:
+    """The cells of J: smaller where objects and queries are; or all of some levels."""
+    if levels is not None:
+        return Cells.complete(space, levels)
+    x, y = _centres(space, queries)
+    x, y = np.append(objects.x, x), np.append(objects.y, y)
+    return Cells.adaptive(space, x, y, least=LEAST, most=MOST, depth=DEPTH)
+
+
+def _reached_parts(
+    space: Space, objects: ObjectBatch, weight: Floats, counts: Floats, span: float, cells: Cells, queries: QueryBatch
+) -> Floats:
+    """What each query reaches, as parts float64[n, 2, 4]: its region, or what :func:`_nearest_boxes` estimates."""
+    parts = region_parts(space, queries.regions)
+    nearest = np.flatnonzero(_NEAREST[queries.code])
+    if len(nearest):
+        parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, cells, queries.take(nearest))
+    return parts
+
+
+def _by_cell(cells: Cells, visits: Visits, code: Ints, of_each: Floats) -> Floats:
+    """Three figures of each query, float64[n, 3], added up by type and reached cell, float64[3, types, cells]."""
+    n = len(cells)
+    totals = np.zeros((len(TYPES), 2 * n, 3))
+    _added_up(code, *visits, of_each, totals)
+    partly, wholly = np.ascontiguousarray(totals.reshape(len(TYPES), n, 2, 3).transpose(2, 3, 0, 1))
+    cells.hand_down(wholly.reshape(-1, n))
+    result: Floats = partly + wholly
+    return result
+
+
+def _histogram(code: Ints, column: Ints, width: int, weight: Floats) -> Floats:
+    """Weights added up by type and by the value of a column, float64[types, width]."""
+    flat = np.bincount(code * width + column, weight, len(TYPES) * width)
+    return flat.reshape(len(TYPES), width).astype(np.float64)
+
+
 def _smoothed(cells: Cells, came: Floats, reached: Floats, prior: float) -> Floats:
     """The fraction p of each type's queries that reaches each cell, float64[types, n].
 
@@ -248,95 +293,61 @@ class Statistics:
                 and with the same lengths and durations in all cells, as in the paper.
             weights: number of objects that each object, and of queries that each query represents; 1 by default.
         """
-        weight, query_weights = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
-        if not len(queries) or (queries.code == CANCEL).any():
-            chosen = np.flatnonzero(queries.code != CANCEL)
-            queries, query_weights = queries.take(chosen), query_weights[chosen]
-        range_queries = np.flatnonzero(queries.code == CODE[QueryType.CRQ])
-        crqs, crq_counts = queries.take(range_queries), query_weights[range_queries]
-        centres = _centres(space, queries)
-        if levels is None:
-            x, y = np.append(objects.x, centres[0]), np.append(objects.y, centres[1])
-            cells = Cells.adaptive(space, x, y, least=LEAST, most=MOST, depth=DEPTH)
-        else:
-            cells = Cells.complete(space, levels)
-        n = len(cells)
-        counts = np.bincount(cells.of_points(objects.x, objects.y), weight, n).astype(np.float64)
-        cells.add_up(counts)
-
-        shape_of, groups = _shapes(queries.keywords)
-        if has_marks(queries.keywords):
-            queries = replace(queries, keywords=searched(queries.keywords))
-        parts = region_parts(space, queries.regions)
-        nearest = np.flatnonzero(_NEAREST[queries.code])
-        if len(nearest):
-            parts[nearest] = _nearest_boxes(space, objects, weight, counts, span, cells, queries.take(nearest))
-        visits = cells.visits(parts)
-
+        weight, query_weight = (np.ones(len(objects)), np.ones(len(queries))) if weights is None else weights
+        queries, query_weight = _without_cancellations(queries, query_weight)
         code = queries.code.astype(np.int64)
+        cells = _cells(space, objects, queries, levels)
+        arrived = np.bincount(cells.of_points(objects.x, objects.y), weight, len(cells)).astype(np.float64)
+        cells.add_up(arrived)
+        words = searched(queries.keywords) if has_marks(queries.keywords) else queries.keywords
+        worded = replace(queries, keywords=words)
+        visits = cells.visits(_reached_parts(space, objects, weight, arrived, span, cells, worded))
+
         duration = np.minimum(queries.duration, _LONGEST_LIFE).astype(np.float64)
-        sizes = np.diff(queries.keywords.offsets)
-        totals = np.zeros((len(TYPES), 2 * n, 3))
-        _added_up(
-            code,
-            *visits,
-            query_weights[:, np.newaxis] * np.stack([np.ones(len(code)), duration, sizes], axis=1),
-            totals,
+        figures = np.stack([np.ones(len(code)), duration, np.diff(words.offsets)], axis=1)
+        reached, lasting, keywords = _by_cell(cells, visits, code, query_weight[:, np.newaxis] * figures)
+        one = float(query_weight.mean()) if len(query_weight) else 1.0
+        prior, enough, enough_words = _PRIOR * one, _WORDS * one, _WORDS * one
+        if levels is not None:  # as in the paper
+            prior, enough, enough_words = 0.0, np.inf, 0.0
+        basis, word_basis = (
+            np.stack([cells.nearest(flags) for flags in counted])
+            for counted in (reached >= enough, keywords >= enough_words)
         )
-        partly, wholly = np.ascontiguousarray(totals.reshape(len(TYPES), n, 2, 3).transpose(2, 3, 0, 1))
-        cells.hand_down(wholly.reshape(-1, n))
-        reached, lasting, keywords = partly + wholly
-        query_counts = np.bincount(code, query_weights, len(TYPES)).astype(np.float64)
-        each_counts = float(query_weights.mean()) if len(query_weights) else 1.0
-        prior, least, enough = (0.0, 0.0, np.inf)
-        if levels is None:
-            prior, least, enough = _PRIOR * each_counts, _WORDS * each_counts, _WORDS * each_counts
 
+        count = np.bincount(code, query_weight, len(TYPES)).astype(np.float64)
         buckets = np.frexp(duration)[1].astype(np.int64)
-        hashes = hash_strings(queries.keywords.vocabulary)
-        terms, ranks = np.unique(hashes, return_inverse=True)
+        duration_sums = _histogram(code, buckets, _BUCKETS, query_weight * duration)
+        lifetimes = lasting / np.maximum(reached, 1e-300)
+        lifetimes[:, 0] = duration_sums.sum(axis=1) / np.maximum(count, 1e-300)
 
-        part = query_weights / groups
-
-        def table(column: Ints, width: int, of_each: Floats, of: Ints = code) -> Floats:
-            flat = np.bincount(of * width + column, of_each, len(TYPES) * width)
-            return flat.reshape(len(TYPES), width).astype(np.float64)
-
-        basis, worded = (
-            np.stack([cells.nearest(each) for each in counted]) for counted in (reached >= enough, keywords >= least)
-        )
-        average = lasting / np.maximum(reached, 1e-300)
-        sums = table(buckets, _BUCKETS, query_weights * duration)
-        average[:, 0] = sums.sum(axis=1) / np.maximum(query_counts, 1e-300)
-        reaching = dict(zip((SRQ, SKQ), Reaching.of(cells, visits, code, (SRQ, SKQ)), strict=True))
-        words = queries.keywords.offsets, ranks.astype(np.int32)[queries.keywords.codes], len(terms), query_weights
-        ends = np.append(0, np.cumsum(groups)).astype(np.int32)
-        shapes = ends, shape_of, int(shape_of.max(initial=0)) + 1, part
-
+        terms, ranks = np.unique(hash_strings(words.vocabulary), return_inverse=True)
+        shape_of, groups = _shapes(queries.keywords)
+        part, ends = query_weight / groups, np.append(0, np.cumsum(groups)).astype(np.int32)
+        length = (shape_of % (_LONGEST + 1)).astype(np.int64)
+        by_word = words.offsets, ranks.astype(np.int32)[words.codes], len(terms), query_weight
+        by_shape = ends, shape_of, int(shape_of.max(initial=0)) + 1, part
+        srq, skq = Reaching.of(cells, visits, code, (SRQ, SKQ))
+        crqs = np.flatnonzero(queries.code == CODE[QueryType.CRQ])
         return cls(
-            space,
-            cells,
-            query_counts,
-            reached,
-            _smoothed(cells, query_counts, reached, prior),
-            table(
-                (shape_of % (_LONGEST + 1)).astype(np.int64),
-                _LONGEST + 1,
-                np.repeat(part, groups),
-                np.repeat(code, groups),
-            ),
-            table(buckets, _BUCKETS, query_weights),
-            sums,
-            np.take_along_axis(average, basis, axis=1),
-            basis,
-            terms,
-            CellCounts(reaching[SRQ], *words, worded[SRQ]),
-            CellCounts(reaching[SKQ], *words, worded[SKQ]),
-            (CellCounts(reaching[SRQ], *shapes, basis[SRQ]), CellCounts(reaching[SKQ], *shapes, basis[SKQ])),
-            counts,
-            float(span),
-            crqs,
-            crq_counts,
+            space=space,
+            cells=cells,
+            queries=count,
+            reached=reached,
+            shares=_smoothed(cells, count, reached, prior),
+            lengths=_histogram(np.repeat(code, groups), length, _LONGEST + 1, np.repeat(part, groups)),
+            durations=_histogram(code, buckets, _BUCKETS, query_weight),
+            duration_sums=duration_sums,
+            lifetimes=np.take_along_axis(lifetimes, basis, axis=1),
+            basis=basis,
+            terms=terms,
+            srq=CellCounts(srq, *by_word, word_basis[SRQ]),
+            skq=CellCounts(skq, *by_word, word_basis[SKQ]),
+            shapes=(CellCounts(srq, *by_shape, basis[SRQ]), CellCounts(skq, *by_shape, basis[SKQ])),
+            objects=arrived,
+            span=float(span),
+            crqs=queries.take(crqs),
+            crq_counts=query_weight[crqs],
         )
 
     # -------------------------------------------------------------------------------------------- probabilities, rates
