@@ -67,6 +67,34 @@ class Dealt:
         return sum(part.load for part in self.parts)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cell:
+    """What comes to a cell, by word.
+
+    Attributes:
+        words: int64[w], the words under which queries are registered, ascending.
+        worded: the entries with a word.
+        of: int64, the word of each of these, as a position in ``words``.
+        bare: the entries without a word.
+        first, rows: (offsets int64[w + 1], positions): the objects of the cell that have each word.
+    """
+
+    words: Ints
+    worded: Ints
+    of: Ints
+    bare: Ints
+    first: Ints
+    rows: Ints
+
+    @classmethod
+    def of_entries(cls, workload: Workload, objects: Ints, entries: Ints) -> _Cell:
+        """That of objects and entries."""
+        word = workload.word[entries]
+        has = word != NO_WORD
+        words, of = np.unique(word[has], return_inverse=True)
+        return cls(words, entries[has], of, entries[~has], *_postings(workload, objects, words))
+
+
 class _Asked(NamedTuple):
     """Words under which queries are registered: the objects with each, what comes of queries, and what stands."""
 
@@ -123,13 +151,12 @@ def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt
         entries: the entries of queries that concern it.
         shares: how many shares.
     """
-    word = workload.word[entries]
-    words, of = np.unique(word[word != NO_WORD], return_inverse=True)
-    worded, bare = entries[word != NO_WORD], entries[word == NO_WORD]
+    cell = _Cell.of_entries(workload, objects, entries)
+    words, first, rows = cell.words, cell.first, cell.rows
     coming, standing = (
-        np.bincount(of, each[worded], len(words)).astype(np.float64) for each in (workload.coming, workload.standing)
+        np.bincount(cell.of, each[cell.worded], len(words)).astype(np.float64)
+        for each in (workload.coming, workload.standing)
     )
-    first, rows = _postings(workload, objects, words)
     rate = workload.rate[objects]
     frequent = np.bincount(np.repeat(np.arange(len(words)), np.diff(first)), rate[rows], len(words))
     weight = frequent * standing
@@ -140,12 +167,12 @@ def deal(workload: Workload, objects: Ints, entries: Ints, shares: int) -> Dealt
     member = np.zeros((shares, len(objects)), np.bool_)
     member[(workload.ids[objects] % np.uint64(shares)).astype(np.int64), np.arange(len(objects))] = True
     rates = member @ rate
-    comes, stands = (np.full(shares, float(each[bare].sum())) for each in (workload.coming, workload.standing))
+    comes, stands = (np.full(shares, float(each[cell.bare].sum())) for each in (workload.coming, workload.standing))
     _deal(
         chosen, _Asked(first, rows, coming, standing), rate, _Shares(member, rates, comes, stands), workload.pair, share
     )
     chosen = np.sort(chosen)
-    return _divided(workload, objects, entries, shares, words[chosen], share[chosen])
+    return _divided(workload, objects, cell, shares, words[chosen], share[chosen])
 
 
 def divided(
@@ -162,24 +189,22 @@ def divided(
         dealt: int[w], the share of each.
     """
     _, at, among = np.intersect1d(workload.hashes, hashes, assume_unique=True, return_indices=True)
-    return _divided(workload, objects, entries, shares, at, np.asarray(dealt, np.int64)[among]).parts
+    cell = _Cell.of_entries(workload, objects, entries)
+    return _divided(workload, objects, cell, shares, at, np.asarray(dealt, np.int64)[among]).parts
 
 
-def _divided(workload: Workload, objects: Ints, entries: Ints, shares: int, dealt: Ints, share_of: Ints) -> Dealt:
+def _divided(workload: Workload, objects: Ints, cell: _Cell, shares: int, dealt: Ints, share_of: Ints) -> Dealt:
     """The shares of a cell; words that were not dealt belong to the share that their hash says."""
-    word = workload.word[entries]
-    words, of = np.unique(word[word != NO_WORD], return_inverse=True)
-    share = (workload.hashes[words] % np.uint64(shares)).astype(np.int64)
-    _, at, among = np.intersect1d(words, dealt, assume_unique=True, return_indices=True)
+    share = (workload.hashes[cell.words] % np.uint64(shares)).astype(np.int64)
+    _, at, among = np.intersect1d(cell.words, dealt, assume_unique=True, return_indices=True)
     share[at] = share_of[among]
-    worded, bare = entries[word != NO_WORD], entries[word == NO_WORD]
-    first, rows = _postings(workload, objects, words)
     member = np.zeros((shares, len(objects)), np.bool_)
     member[(workload.ids[objects] % np.uint64(shares)).astype(np.int64), np.arange(len(objects))] = True
-    member[np.repeat(share, np.diff(first)), rows] = True
+    member[np.repeat(share, np.diff(cell.first)), cell.rows] = True
     parts = []
     for each in range(shares):
-        here, there = objects[member[each]], np.sort(np.concatenate([bare, worded[share[of] == each]]))
+        here = objects[member[each]]
+        there = np.sort(np.concatenate([cell.bare, cell.worded[share[cell.of] == each]]))
         parts.append(Part(here, there, workload.load(here, there)))
     return Dealt(tuple(parts), dealt, share_of)
 
