@@ -13,7 +13,7 @@ from spatialstream.index.kinds import AUTO
 from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84, Space
 from spatialstream.stages.copies import Delivery
-from tests.lengths import examples
+from tests.lengths import examples, portions
 from tests.simulation import Simulation
 from tests.streams import PLANE, Stream, random_stream
 from tests.unit.index.samples import replicating_kind
@@ -44,10 +44,11 @@ def test_while_versions_change_and_everything_fails(seed: int, space: Space, slo
     assert slots > 1 or copies(simulation) == 0
 
 
-@settings(max_examples=examples(4, 100), suppress_health_check=[HealthCheck.too_slow])
+@portions(2)
+@settings(max_examples=examples(4, 50), suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6), space=st.sampled_from([WGS84, PLANE]))
 def test_while_an_index_that_replicates_follows_one_that_does_not_and_the_other_way_round(
-    seed: int, space: Space
+    portion: int, seed: int, space: Space
 ) -> None:
     stream = some_stream(seed, space)
     simulation = simulated(stream, seed, 0.01, 0.5, 0.03, slots=4, index=AUTO)

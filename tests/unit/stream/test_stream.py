@@ -20,7 +20,7 @@ from spatialstream.model.space import WGS84
 from spatialstream.oracle import answers, check
 from spatialstream.stages.division import buckets_of, parts_of
 from spatialstream.stream.settings import StreamSettings
-from tests.lengths import examples
+from tests.lengths import examples, portions
 from tests.simulation import IDLE, Simulation
 from tests.streams import PLANE, Stream, random_stream, streams
 
@@ -65,26 +65,29 @@ def differences(stream: Stream, simulation: Simulation) -> list[str]:
     return found
 
 
-@settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
+@portions(2)
+@settings(max_examples=examples(3, 50), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.sampled_from([WGS84, PLANE]))
-def test_while_versions_change(seed: int, space: object) -> None:
+def test_while_versions_change(portion: int, seed: int, space: object) -> None:
     stream = in_order(random_stream(seed, 200, 40, space, types=TYPES, where=0.3))
     simulation = simulated(stream, seed, chaos=0.0, rebalances=0.5, disturbances=0.0)
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
+@portions(2)
+@settings(max_examples=examples(3, 50), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 @example(17257)  # the last epoch is announced again after its round
-def test_while_everything_fails(seed: int) -> None:
+def test_while_everything_fails(portion: int, seed: int) -> None:
     stream = in_order(random_stream(seed, 200, 40, [WGS84, PLANE][seed % 2], types=TYPES, where=0.3))
     simulation = simulated(stream, seed, chaos=0.01, rebalances=0.4, disturbances=0.05)
     assert differences(stream, simulation) == []
 
 
-@settings(max_examples=examples(15, 300), suppress_health_check=[HealthCheck.too_slow])
+@portions(3)
+@settings(max_examples=examples(15, 100), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(where=True), st.integers(0, 10**6))
-def test_with_ties_and_borders(stream: Stream, seed: int) -> None:
+def test_with_ties_and_borders(portion: int, stream: Stream, seed: int) -> None:
     stream = in_order(stream)
     simulation = simulated(stream, seed, chaos=0.005, rebalances=0.5, disturbances=0.05)
     assert differences(stream, simulation) == []
@@ -97,10 +100,11 @@ def by_query(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
     return found
 
 
-@settings(max_examples=examples(3, 100), suppress_health_check=[HealthCheck.too_slow])
+@portions(2)
+@settings(max_examples=examples(3, 50), suppress_health_check=[HealthCheck.too_slow])
 @given(streams(where=True), st.integers(0, 10**6), st.sampled_from([2, 3, 7, 64]))
 def test_each_query_has_the_rows_that_it_has_with_one_merger_in_one_partition(
-    stream: Stream, seed: int, mergers: int
+    portion: int, stream: Stream, seed: int, mergers: int
 ) -> None:
     """For any cut, slots, versions and crashes: they are others with each number of mergers."""
     stream = in_order(stream)
