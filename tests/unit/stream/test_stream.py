@@ -74,8 +74,8 @@ def test_while_versions_change(portion: int, seed: int, space: object) -> None:
     assert differences(stream, simulation) == []
 
 
-@portions(2)
-@settings(max_examples=examples(3, 50), suppress_health_check=[HealthCheck.too_slow])
+@portions(4)
+@settings(max_examples=examples(3, 25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6))
 @example(17257)  # the last epoch is announced again after its round
 def test_while_everything_fails(portion: int, seed: int) -> None:
