@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from spatialstream.model.kinds import QueryType
 from spatialstream.model.queries import Cancellation, Lifetime, Nearest, Predicate, Query, QueryBatch
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import SUBSCRIPTIONS
+from spatialstream.stages import work
 from spatialstream.stages.copies import Delivery
 from spatialstream.stages.settling import RADII
 from spatialstream.stages.turns import PREPARE
@@ -87,21 +88,44 @@ def test_while_versions_change_rows_are_the_oracles_and_each_is_on_its_slot(
 
 
 def alone(simulation: Simulation) -> None:
-    """Each CKQ is on the slot that the version says, and on others only if another version was prepared since.
+    """Each CKQ is on the slot that the active version says, or one that a version says that was prepared since.
 
-    What was registered for a version that is aborted stays until the next change of version.
+    What was registered for a version that is aborted stays until the next change of version, and no longer.
     """
     record = simulation.rounds[-1][0].round
-    controls = [each for turn, _ in simulation.rounds for each in turn.round.controls]
-    prepared = any(control == PREPARE and number > record.version for control, number in controls)
-    version = load_version(simulation.storage, record.version)
-    assert version.nearest is not None
+    for slot, queries in continuous_at_end(simulation):
+        placed = [version.nearest for version in active_and_prepared_since(simulation, record.version)]
+        own = [nearest.slots_of(queries) == slot for nearest in placed if nearest is not None]
+        assert len(own) == len(placed)
+        assert np.any(own, axis=0).all()
+
+
+def continuous_at_end(simulation: Simulation) -> Iterator[tuple[int, QueryBatch]]:
+    """Slots whose state is in memory, with their CKQs after the last round."""
+    record = simulation.rounds[-1][0].round
     for slot in range(SLOTS):
         indexes: SlotIndexes | None = slot_state(slot, record, simulation.storage).ended()
         if indexes is not None:
             (index,) = indexes.settling()
-            own = version.nearest.slots_of(index.continuous(record.watermark)[1]) == slot
-            assert own.all() or prepared
+            yield slot, index.continuous(record.watermark)[1]
+
+
+def active_and_prepared_since(simulation: Simulation, active: int) -> list[RoutingVersion]:
+    controls = [each for turn, _ in simulation.rounds for each in turn.round.controls]
+    since = {number for control, number in controls if control == PREPARE and number > active}
+    return [load_version(simulation.storage, number) for number in sorted({active, *since})]
+
+
+def test_queries_that_a_slot_keeps_after_a_change_of_version_would_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(3, PLANE, CONTINUOUS)
+    simulation = simulated(stream, settings_of(stream, 3), 3, str(tmp_path))
+    monkeypatch.setattr(work, "release_queries", lambda *_: None)
+    simulation.run(0.5)
+    assert simulation.rounds[-1][0].round.version
+    with pytest.raises(AssertionError):
+        alone(simulation)
 
 
 @settings(max_examples=examples(2, 30), suppress_health_check=[HealthCheck.too_slow])
