@@ -26,6 +26,8 @@ from tests.streams import PLANE, random_stream
 from tests.unit.stream.test_stream import in_order
 
 SLOTS = 3
+KNOWN = 3
+"""Number of the first seeds, which have many changes; with others that is a matter of chance."""
 
 
 class Migrating(Simulation):
@@ -56,7 +58,7 @@ class Migrating(Simulation):
 
 
 @pytest.mark.parametrize("serves", [EVERYTHING, SUBSCRIPTIONS])
-@pytest.mark.parametrize("seed", range(examples(3, 40)))
+@pytest.mark.parametrize("seed", range(examples(KNOWN, 40)))
 def test_rows_are_the_oracles_while_cells_migrate(tmp_path: Path, seed: int, serves: str) -> None:
     space = (WGS84, PLANE)[seed % 2]
     types = ("CRQ", "CTQ", "CKQ") if serves == SUBSCRIPTIONS else ("CRQ", "CRQ", "CKQ", "SRQ", "SKQ", "STQ")
@@ -76,6 +78,7 @@ def test_rows_are_the_oracles_while_cells_migrate(tmp_path: Path, seed: int, ser
 
     expected, _ = answers(stream.objects, stream.queries, space, None, 60_000)
     assert [str(each) for each in check(simulation.rows(), expected, 5)] == []
-    assert simulation.changes["textual_splits"] + simulation.changes["cuts"] > 2
-    assert simulation.changes["moved"] > 2
-    assert simulation.crashes > 2
+    if seed < KNOWN:
+        assert simulation.changes["textual_splits"] + simulation.changes["cuts"] > 2
+        assert simulation.changes["moved"] > 2
+        assert simulation.crashes > 2
