@@ -210,13 +210,14 @@ class TermLists:
         """The same sets with a vocabulary without unused terms."""
         if len(self.codes) * _FEW < len(self.vocabulary):  # one slot's part of an epoch, if there are many slots
             places, codes = np.unique(self.codes, return_inverse=True)
-            return replace(self, codes=codes.astype(np.int32), vocabulary=self.vocabulary.take(pa.array(places)))
+            return TermLists(self.offsets, codes.astype(np.int32), self.vocabulary.take(pa.array(places)), self.counts)
         used = np.zeros(len(self.vocabulary), np.bool_)
         used[self.codes] = True
         if used.all():
             return self
         translation = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        return replace(self, codes=translation[self.codes], vocabulary=pc.filter(self.vocabulary, pa.array(used)))
+        vocabulary = pc.filter(self.vocabulary, pa.array(used))
+        return TermLists(self.offsets, translation[self.codes], vocabulary, self.counts)
 
 
 def _ones(lists: TermLists) -> Bytes:

@@ -77,6 +77,8 @@ class PolygonColumn:
     @classmethod
     def concat(cls, parts: Sequence[PolygonColumn]) -> PolygonColumn:
         """Concatenate the rows; a polygon of several parts is kept once."""
+        if not any(part.distinct for part in parts):
+            return cls(np.concatenate([part.codes for part in parts]), ())
         distinct = _Distinct()
         codes = []
         for part in parts:
