@@ -70,6 +70,7 @@ _KERNELS = ("tests/unit/index", "tests/unit/local", "tests/unit/model", "tests/u
 _IN = "--output bench-output/complete-"
 _STREAMS = ("tests/unit/stream",)
 _EXACT = tuple(f"tests/unit/stream/test_{name}.py" for name in ("stream", "kinds_of_index", "changing_kinds", "copies"))
+_LONG = tuple(f"tests/unit/stream/test_{name}.py" for name in ("leadership", "placed_queries", "row_counts"))
 _FAULTS = tuple(
     f"tests/cluster/test_{name}.py"
     for name in ("executors", "faults", "in_transit", "many_followers", "restart", "topics")
@@ -87,7 +88,8 @@ PARTS: dict[str, Part] = {
     "exactness-kinds": Part(paths=_EXACT[1:2], workers=2, split=True),
     "exactness-changing": Part(paths=_EXACT[2:3], workers=2, split=True),
     "exactness-copies": Part(paths=_EXACT[3:], workers=2, split=True),
-    "streams": Part(paths=_STREAMS, without=_EXACT, workers=2),
+    "exactness-others": Part(paths=_LONG, workers=2, split=True),
+    "streams": Part(paths=_STREAMS, without=(*_EXACT, *_LONG), workers=2),
     "unit": Part(paths=("tests/unit",), without=(*_KERNELS, *_STREAMS), workers=2),
     "integration": Part(paths=("tests/contracts", "tests/integration"), workers=2),
     "cluster": Part(paths=("tests/cluster",), without=(*_FAULTS, *_QUORUMS, *_ROWS), workers=2),
