@@ -101,6 +101,33 @@ def test_an_edit_of_kernels_in_any_folder_gives_another_cache(tmp_path: Path, mo
         seen.add(model_kernels.cache_folder())
 
 
+def test_sources_are_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = ast.parse, list[bytes]()
+
+    def counted(source: bytes) -> ast.Module:
+        parsed.append(source)
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    monkeypatch.setenv("SPATIALSTREAM_CACHE", str(tmp_path))
+    folder = model_kernels.cache_folder()
+    modules = len(parsed)
+    assert modules > 100
+    assert model_kernels.cache_folder() == folder
+    assert len(parsed) == modules
+    (left,) = (tmp_path / "spatialstream").iterdir()
+    left.write_text("damaged")
+    assert model_kernels.cache_folder() == folder
+    assert len(parsed) == 2 * modules
+
+
+def test_a_cache_that_cannot_be_written_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = model_kernels.cache_folder().name
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPATIALSTREAM_CACHE", str(tmp_path / "file"))
+    assert model_kernels.cache_folder() == tmp_path / "file" / "spatialstream" / name
+
+
 def test_threads_find_the_cache_at_the_same_time() -> None:
     with ThreadPoolExecutor(4) as threads:
         assert len(set(threads.map(lambda _: model_kernels.cache_folder(), range(8)))) == 1
