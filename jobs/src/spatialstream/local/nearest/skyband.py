@@ -521,6 +521,9 @@ class NearestMerger(ContinuousMerger):
             horizon: no arrival is later; no future registration or cancellation is at or before it, except late ones.
             shown: maximum number of objects in the answers of a part, unless it consists of one instant.
         """
+        if not len(self._queries) and not len(self._objects):  # as in every round of a stream without such queries
+            self._reported = max(self._reported, horizon)
+            return
         for part, until in self._parts(arrivals, horizon, shown):
             changes = self._replayed(part, until)
             if len(changes):
