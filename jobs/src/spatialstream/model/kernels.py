@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import caching, types
 
-__all__ = ["KernelLocator", "cache_folder", "kernel", "lean_kernel", "one_for_all_values"]
+__all__ = ["KernelLocator", "cache_folder", "kernel", "lean_kernel", "one_for_all_values", "user_cache"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -67,6 +67,12 @@ def _compiled_lines(source: bytes) -> Iterator[bytes]:
             yield from lines[node.lineno - 1 : node.end_lineno]
 
 
+def user_cache() -> Path:
+    """The folder of this package in the user's cache."""
+    base = os.environ.get("SPATIALSTREAM_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spatialstream"
+
+
 @_one_at_a_time
 def cache_folder() -> Path:
     """The cache folder for exactly this version of the kernels and of numba.
@@ -74,8 +80,7 @@ def cache_folder() -> Path:
     Parsing all modules takes 0.4 s, in every process; so a file in the cache names the folder of the sources that were
     parsed last.
     """
-    base = os.environ.get("SPATIALSTREAM_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    caches = Path(base) / "spatialstream"
+    caches = user_cache()
     sources = list(_sources())
     content = _digest(str(len(source)).encode() + b" " + source for source in sources)
     last = caches / "parsed-last"

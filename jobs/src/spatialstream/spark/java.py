@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.find_spark_home import _find_spark_home
 
 from spatialstream.model.errors import SettingError
-from spatialstream.model.kernels import cache_folder
+from spatialstream.model.kernels import user_cache
 
 __all__ = ["classes_file", "java_home", "mapped_classes"]
 
@@ -54,7 +54,7 @@ def classes_file() -> Path:
     for jar in sorted(Path(_find_spark_home(), "jars").glob("*.jar")):
         state = jar.stat()
         digest.update(f"{jar} {state.st_mtime_ns} {state.st_size} ".encode())
-    return cache_folder().parent / f"spark-{digest.hexdigest()[:16]}.jsa"
+    return user_cache() / f"spark-{digest.hexdigest()[:16]}.jsa"
 
 
 def mapped_classes() -> str:
