@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -77,6 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("suite", help="its name")
     options, arguments = parser.parse_known_args(words)
     part = ["-m", "gate"] if options.gate else []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; tests send it
     began = time.monotonic()
     summary = judged(
         options.suite,
