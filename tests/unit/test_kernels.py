@@ -209,9 +209,10 @@ def test_a_kernel_that_counts_no_references_is_given_no_array_that_has_one_by_an
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
                 kinds = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
-                if "lean_kernel" in kinds:
+                if kinds & {"lean_kernel", "inlined_kernel"}:
                     lean[module, node.name] = node
-                if kinds & {"kernel", "lean_kernel"} and AN_ARRAY.search(ast.unparse(node.returns or ast.Constant(0))):
+                returns = ast.unparse(node.returns or ast.Constant(0))
+                if kinds & {"kernel", "lean_kernel", "inlined_kernel"} and AN_ARRAY.search(returns):
                     making.add((module, node.name))
 
     def called(module: str, node: ast.FunctionDef) -> set[tuple[str, str]]:

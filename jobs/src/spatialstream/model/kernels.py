@@ -25,13 +25,23 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import caching, types
 
-__all__ = ["KernelLocator", "cache_folder", "kernel", "lean_kernel", "one_for_all_values", "user_cache"]
+__all__ = [
+    "KernelLocator",
+    "cache_folder",
+    "inlined_kernel",
+    "kernel",
+    "lean_kernel",
+    "one_for_all_values",
+    "user_cache",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _unliteral: Callable[[Any], Any] = types.unliteral
 
-_DECORATORS = {"kernel", "lean_kernel", "intrinsic"}
+_LEAN: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+
+_DECORATORS = {"kernel", "lean_kernel", "inlined_kernel", "intrinsic"}
 
 
 def _one_at_a_time(function: _F) -> _F:
@@ -173,5 +183,13 @@ def lean_kernel(function: _F) -> _F:
     numba atomically counts a reference to every array argument, and to every array of a tuple: about 10 ns per array
     and call, which is more than most inner functions take. A kernel that allocates nothing does not need the counts.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-    return cast(_F, one_for_all_values(numba.njit(**options)(function)))
+    return cast(_F, one_for_all_values(numba.njit(**_LEAN)(function)))
+
+
+def inlined_kernel(function: _F) -> _F:
+    """Compile a :func:`lean_kernel` into each of its callers, for functions with many arrays, called for each item.
+
+    numba passes an array as seven or more words on the stack, and LLVM inlines no function of some length by itself: a
+    fifth of the time of the JSON scanner was spent on such arguments (``python -m tests.benchmarks.bench_decode``).
+    """
+    return cast(_F, one_for_all_values(numba.njit(**_LEAN, forceinline=True)(function)))

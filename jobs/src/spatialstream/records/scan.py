@@ -22,7 +22,7 @@ import numpy as np
 
 from spatialstream.model.arrays import Bytes, Codes, Flags, Ints
 from spatialstream.model.eight_bytes import TOPS, below, byte, first_flag, load, repeat, spelling, spells
-from spatialstream.model.kernels import lean_kernel
+from spatialstream.model.kernels import inlined_kernel, lean_kernel
 
 __all__ = ["Cells", "Records", "csv_borders", "prepare", "scan_csv", "scan_json"]
 
@@ -363,7 +363,7 @@ def _note_other(data: Bytes, others: Others, start: int, end: int, row: int) -> 
     others.rows[row] |= np.int32(1 << bit)
 
 
-@lean_kernel
+@inlined_kernel
 def _json_record(cells: Cells, others: Others, i: int, names: Bytes, bounds: Ints, row: int) -> int:
     """Note the cells of the JSON object at ``i``; returns the position of the newline behind it, -1 where it is odd."""
     data = cells.data

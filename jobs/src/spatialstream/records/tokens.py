@@ -33,7 +33,7 @@ import pyarrow as pa
 from spatialstream.model.arrays import Bytes, Codes, Flags, Ints, Words, string_view
 from spatialstream.model.eight_bytes import TOPS, first_flag, folded, in_range, load, repeat, signed, store
 from spatialstream.model.hashing import Seed, process_seed
-from spatialstream.model.kernels import cache_folder, lean_kernel
+from spatialstream.model.kernels import cache_folder, inlined_kernel, lean_kernel
 from spatialstream.model.terms import DEFAULT_RULE, MOST_OCCURRENCES, TermLists, TermRule, extract_terms, term_sequence
 from spatialstream.model.unicode_data import UNICODE
 from spatialstream.model.words import MARK, UNASSIGNED, WORD, classes, fold, is_word
@@ -188,7 +188,7 @@ def _rehash(slots: Words, seed: Seed, bigger: Words) -> None:
         bigger[2 * slot + 1] = slots[at + 1]
 
 
-@lean_kernel
+@inlined_kernel
 def _place(slots: Words, seed: Seed, bounds: Codes, letters: Bytes, count: int, key: np.uint64, size: int) -> int:
     """The place in ``slots``, used or free, of a term whose ``size`` bytes are in ``letters`` after all known terms."""
     mask = signed((len(slots) >> 1) - 1)
@@ -234,7 +234,7 @@ def _ascii_letters(word: np.uint64) -> tuple[int, np.uint64]:
     return first_flag(~((letters | others) & ~word) & TOPS), word | letters >> np.uint64(2)
 
 
-@lean_kernel
+@inlined_kernel
 def _swift_term(text: Bytes, i: int, end: int, seed: Seed, letters: Bytes, top: int) -> tuple[int, int, np.uint64]:
     """Read a term of ASCII characters at ``i``: (its end, number of bytes, key).
 
@@ -256,7 +256,7 @@ def _swift_term(text: Bytes, i: int, end: int, seed: Seed, letters: Bytes, top: 
     return -1, 0, mixed
 
 
-@lean_kernel
+@inlined_kernel
 def _any_term(
     text: Bytes, i: int, end: int, plain: bool, ascii_fold: Bytes, table: Words, seed: Seed, letters: Bytes, top: int
 ) -> tuple[int, int, np.uint64, int]:
