@@ -19,7 +19,8 @@ from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.queries import Cancellation, Query, QueryBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
-from spatialstream.records.decode import REJECTED, Decoded
+from spatialstream.records.reference import Decoded
+from spatialstream.records.rejected import REJECTED
 from spatialstream.stages import state, views
 from spatialstream.stages.ingest import Ingest, Intake
 from spatialstream.stages.messages import Block

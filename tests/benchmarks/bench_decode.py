@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from spatialstream.model.kinds import QueryType
-from spatialstream.records import decode
+from spatialstream.records import decode, decode_queries
 from spatialstream.records.tokens import tokenise
 from tests.benchmarks.workload import SPACE, objects, queries
 
@@ -106,7 +106,7 @@ def run(n: int = 50_000) -> list[Row]:
         ("tokeniser", "objects/s", lambda: tokenise(texts), 0, "8 terms each"),
         ("tokeniser, a third of the letters not ASCII", "objects/s", lambda: tokenise(german), 0, ""),
         ("pyarrow.compute, NFKC, lower, split", "objects/s", lambda: split_with_pyarrow(texts), 0, "for comparison"),
-        ("JSON to CRQs", "queries/s", lambda: decode.decode_queries(asked, 1, SPACE), 300_000, "exact doubles"),
+        ("JSON to CRQs", "queries/s", lambda: decode_queries.decode_queries(asked, 1, SPACE), 300_000, "exact doubles"),
     ]
     return [
         {"name": name, "value": float(f"{n / best(work):.4g}"), "unit": unit, "floor": floor or "", "note": note}

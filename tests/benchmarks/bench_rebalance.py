@@ -56,11 +56,10 @@ from spatialstream.model.terms import TermLists
 from spatialstream.stages import messages
 from spatialstream.stages.division import buckets_of, numbers_of
 from spatialstream.stages.messages import Block
-from spatialstream.stages.route import Share, registry_owner, route
+from spatialstream.stages.route import RouteFindings, Share, registry_state, route
 from spatialstream.stages.routing import PastVersion, Routing
 from spatialstream.stages.runs import ObjectShare, QueryShare, in_order
-from spatialstream.stages.state import OwnerState
-from spatialstream.stages.turns import LOAD, PREPARE, Control, Round
+from spatialstream.stages.turns import LOAD, NEVER, PREPARE, Control, Epoch, Round
 from spatialstream.stages.two_phase import answer_second, second_phase
 from spatialstream.stages.versions import save_version
 from spatialstream.stages.work import BlockMessage, WorkSettings, slot_objects, slot_state, work
@@ -199,14 +198,15 @@ class Slots:
         """One round: the CPU seconds of each slot, float64[slots], and the partials but those of CRQs."""
         if objects is not None and len(objects):
             self.watermark = int(objects.t[-1])
-        routing = Routing(self.active, pending, self.past, two_phase=True)
-        inbox: dict[int, list[BlockMessage]] = {slot: [] for slot in range(SLOTS)}
+        past = tuple((each.version.number, each.first, each.last) for each in self.past)
         before = (self.number - 1, 0) if self.number else None
-        registry = OwnerState(self.storage, registry_owner(0), (self.number, 0), before, before)
-        routed = route(self._share(objects, queries), routing, registry)
+        versions = self.active.number, None if pending is None else pending.number
+        epoch = Epoch(self.number, 1, NEVER, self.watermark, *versions, past, (), (), before=before, since=before)
+        registry = registry_state(epoch, 0, self.storage)
+        inbox: dict[int, list[BlockMessage]] = {slot: [] for slot in range(SLOTS)}
+        routed = route(self._share(objects, queries), epoch, registry, self.storage, RouteFindings())
         for i, (slot, kind, content) in enumerate(routed):
             inbox[slot].append((block_key(self.number, 0, i, kind), messages.pack(content)))
-        past = tuple((each.version.number, each.first, each.last) for each in self.past)
         turn = Round(self.number, (self.number,), (0,), self.watermark, self.active.number, controls, past)
         turn = replace(turn, before=before, since=before)
         seconds, partials = np.zeros(SLOTS), []
@@ -217,7 +217,7 @@ class Slots:
             self.matches += sum(content.num_rows for _, kind, content in given if kind == messages.LINES)
             partials += [row for row in given if row[1] != messages.LINES]
         if any(kind == messages.ASKED for _, kind, _ in partials):
-            seconds += self._second(partials, turn, routing)
+            seconds += self._second(partials, turn, epoch.routing(self.storage))
         registry.checkpoint()
         for slot in inbox:
             began = time.process_time()

@@ -27,8 +27,9 @@ import pyarrow as pa
 
 from spatialstream.model.arrays import numpy_view, string_view
 from spatialstream.model.objects import ObjectBatch
-from spatialstream.records import decode, values
-from spatialstream.records.decode import REJECTED, object_fields
+from spatialstream.records import decode, reference, values
+from spatialstream.records.reference import object_fields
+from spatialstream.records.rejected import REJECTED
 from spatialstream.records.scan import STRING, Cells
 from spatialstream.records.tokens import tokenise_slices
 from tests.benchmarks.bench_decode import object_lines, spoil
@@ -89,7 +90,7 @@ class Msgspec:
         except _ERRORS:
             return None
 
-    def decode(self, data: bytes) -> decode.Decoded[ObjectBatch]:
+    def decode(self, data: bytes) -> reference.Decoded[ObjectBatch]:
         """As :func:`~spatialstream.records.decode.decode_objects` of a block without blank lines."""
         lines = data.split(b"\n")[:-1]
         records = self._records(data, lines)
@@ -107,7 +108,7 @@ class Msgspec:
         kept = np.concatenate([kept, odd[rest.line - 1]])
         order = np.argsort(kept)
         batch = ObjectBatch.concat([batch, rest.batch]).take(order) if len(rest.batch) else batch
-        return decode.Decoded(batch, kept[order] + 1, lost, unknown + Counter(rest.unknown))
+        return reference.Decoded(batch, kept[order] + 1, lost, unknown + Counter(rest.unknown))
 
 
 def _batch(records: list, good: np.ndarray) -> ObjectBatch:
@@ -137,7 +138,7 @@ def _times(t: list, good: np.ndarray) -> np.ndarray:
         return values.read_times(Cells(np.append(data, np.zeros(8, np.uint8)), good, kind, bounds[:-1], bounds[1:]))
 
 
-def same(a: decode.Decoded[ObjectBatch], b: decode.Decoded[ObjectBatch]) -> bool:
+def same(a: reference.Decoded[ObjectBatch], b: reference.Decoded[ObjectBatch]) -> bool:
     """Whether two blocks are decoded to the same."""
     batches = a.batch.to_arrow().to_pydict() == b.batch.to_arrow().to_pydict()
     return batches and a.line.tolist() == b.line.tolist() and a.rejected == b.rejected and a.unknown == b.unknown
@@ -156,7 +157,7 @@ def longest_wait(work: Callable[[], object]) -> float:
     return 1e3 * max(longest, time.perf_counter() - before)
 
 
-def ways(data: bytes) -> list[Callable[[], decode.Decoded[ObjectBatch]]]:
+def ways(data: bytes) -> list[Callable[[], reference.Decoded[ObjectBatch]]]:
     """Decoding by the scanner and by msgspec, which have been seen to make the same of the data."""
     other = Msgspec()
     both = [lambda: decode.decode_objects(data, 1, SPACE), lambda: other.decode(data)]

@@ -69,6 +69,7 @@ class Part:
 _KERNELS = ("tests/unit/index", "tests/unit/local", "tests/unit/model", "tests/unit/records")
 _IN = "--output bench-output/complete-"
 _STREAMS = ("tests/unit/stream",)
+_STAGES = ("tests/unit/stages",)
 _EXACT = tuple(f"tests/unit/stream/test_{name}.py" for name in ("stream", "kinds_of_index", "changing_kinds", "copies"))
 _LONG = tuple(f"tests/unit/stream/test_{name}.py" for name in ("leadership", "placed_queries", "row_counts"))
 _FAULTS = tuple(
@@ -90,7 +91,8 @@ PARTS: dict[str, Part] = {
     "exactness-copies": Part(paths=_EXACT[3:], workers=2, split=True),
     "exactness-others": Part(paths=_LONG, workers=2, split=True),
     "streams": Part(paths=_STREAMS, without=(*_EXACT, *_LONG), workers=2),
-    "unit": Part(paths=("tests/unit",), without=(*_KERNELS, *_STREAMS), workers=2),
+    "stages": Part(paths=_STAGES, workers=2, split=True),
+    "unit": Part(paths=("tests/unit",), without=(*_KERNELS, *_STREAMS, *_STAGES), workers=2),
     "integration": Part(paths=("tests/contracts", "tests/integration"), workers=2),
     "cluster": Part(paths=("tests/cluster",), without=(*_FAULTS, *_QUORUMS, *_ROWS), workers=2),
     "cluster-faults": Part(paths=_FAULTS, workers=2),

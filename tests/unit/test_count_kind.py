@@ -22,7 +22,7 @@ from spatialstream.model.queries import Query, QueryBatch, parse_query
 from spatialstream.model.schema import QUERY_JSON, RESULT_JSON
 from spatialstream.model.space import WGS84
 from spatialstream.oracle.kinds import ORACLES
-from spatialstream.records.decode import decode_queries
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.report.answer import answer_html
 from spatialstream.report.payload import payload, sentence
 from spatialstream.stages.kinds import CONTINUOUS, SNAPSHOT

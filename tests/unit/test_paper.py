@@ -245,7 +245,7 @@ def short(panel):
 
 
 # the quick ones with each change: what figures differ in is their settings
-@pytest.mark.parametrize("name", FIGURES if AT_LENGTH else ["8", "10", "13", "text"])
+@pytest.mark.parametrize("name", FIGURES if AT_LENGTH else ["8", "10", "13", "14", "text"])
 def test_a_tiny_run_of_each_figure(name, output, monkeypatch):
     figure = FIGURES[name]
     for each in list(FIGURES.values()):

@@ -14,7 +14,8 @@ from spatialstream.balance.settings import BalanceSettings
 from spatialstream.cli import main
 from spatialstream.index.kinds import KINDS
 from spatialstream.model.space import Space
-from spatialstream.records.decode import decode_objects, decode_queries
+from spatialstream.records.decode import decode_objects
+from spatialstream.records.decode_queries import decode_queries
 
 PLANE = "planar:0,0,4,4"
 

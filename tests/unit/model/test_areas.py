@@ -18,7 +18,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.typed_queries import CRQ, as_record
 from spatialstream.model.typed_queries import Area as TypedArea
-from spatialstream.records.decode import decode_queries
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.records.encode import query_lines
 
 SQUARE = {"type": "Polygon", "coordinates": [[[0, 0], [8, 0], [8, 8], [0, 8], [0, 0]]]}

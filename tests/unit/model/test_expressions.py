@@ -16,7 +16,7 @@ from spatialstream.model.properties.cql2 import parse_where
 from spatialstream.model.queries import QueryBatch, parse_query
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import ANY_WORDS, TermLists, TermRule
-from spatialstream.records.decode import decode_queries
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.records.encode import query_lines
 from tests.streams import CONDITIONS, PROPERTIES, RULE, TERMS, expressions
 

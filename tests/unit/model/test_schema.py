@@ -4,7 +4,7 @@ import pytest
 
 from spatialstream.model import schema
 from spatialstream.model.kinds import KINDS
-from spatialstream.records import decode
+from spatialstream.records import rejected
 
 
 def test_the_fields_of_queries_are_those_of_every_type():
@@ -21,4 +21,4 @@ def test_schemas_are_of_one_draft_and_have_a_title(one):
 
 
 def test_a_dead_letter_has_the_fields_of_its_schema():
-    assert schema.REJECTED_JSON["required"] == ["source", *decode.REJECTED.names]
+    assert schema.REJECTED_JSON["required"] == ["source", *rejected.REJECTED.names]

@@ -24,7 +24,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import TIME_LIMIT
 from spatialstream.oracle.files import read_objects
-from spatialstream.records import decode, files
+from spatialstream.records import decode, decode_queries, decode_tables, files, reference, rejected
 
 PLANE = Space.planar(-10, 0, 10, 5)
 
@@ -283,7 +283,7 @@ def test_the_unknown_fields_of_accepted_objects_are_counted(data, first_line, sp
     accepted = set(decoded.line.tolist())
     for line, raw in enumerate(data.split(b"\n"), first_line):
         if line in accepted:
-            expected.update(set(json.loads(raw)) - set(decode.object_fields(space)))
+            expected.update(set(json.loads(raw)) - set(reference.object_fields(space)))
     assert decoded.unknown == expected
 
 
@@ -316,7 +316,7 @@ IDS = [
 def test_whole_numbers_of_any_column_are_ids(kind, given_, expected, tmp_path):
     columns = {"t": [1, 2, 3], "lon": [0.0] * 3, "lat": [0.0] * 3, "text": ["x"] * 3}
     table = pa.table({"id": pa.array(given_, kind)} | columns)
-    decoded = decode.decode_object_table(table)
+    decoded = decode_tables.decode_object_table(table)
     assert decoded.batch.ids.to_pylist() == [name for name in expected if name is not None]
     assert decoded.line.tolist() == [line for line, name in enumerate(expected, 1) if name is not None]
     assert all(reason.startswith("id: ") for reason in decoded.rejected.column("reason").to_pylist())
@@ -346,7 +346,7 @@ def test_objects_are_those_of_parse_object(data, first_line, space):
 @given(data=blocks(QUERIES), first_line=st.integers(2, 10**12))
 @pytest.mark.parametrize("space", [WGS84, PLANE], ids=str)
 def test_queries_are_those_of_parse_query(data, first_line, space):
-    decoded = decode.decode_queries(data, first_line, space)
+    decoded = decode_queries.decode_queries(data, first_line, space)
     same(outcome(decoded), by_record(data, parse_query, space, first_line))
 
 
@@ -354,7 +354,7 @@ def test_queries_are_those_of_parse_query(data, first_line, space):
 def test_term_rules_hold_in_both(data):
     rule = TermRule(frozenset({"the", "flood"}), 2, ranking=True, counts=True)
     same(outcome(decode.decode_objects(data, 5, rule=rule)), by_record(data, parse_object, WGS84, 5, rule))
-    same(outcome(decode.decode_queries(data, 5, rule=rule)), by_record(data, parse_query, WGS84, 5, rule))
+    same(outcome(decode_queries.decode_queries(data, 5, rule=rule)), by_record(data, parse_query, WGS84, 5, rule))
 
 
 @given(NUMBERS | st.floats(allow_nan=False, allow_infinity=False).map(repr))
@@ -382,12 +382,12 @@ def test_a_time_is_the_same_wherever_it_stands(text):
     expected = by_record(data, parse_object, WGS84)
     same(outcome(decode.decode_objects(data)), expected)
     rows = pa.Table.from_pylist([record])
-    same(outcome(decode.decode_object_table(rows)), expected)
+    same(outcome(decode_tables.decode_object_table(rows)), expected)
     if text == text.strip():  # spaces around a cell are no part of it
         cell = f'a,"{text}",0,0,""\n'.encode()
         same(outcome(decode.decode_csv(cell, list(record), 1)), expected)
     asked = json.dumps({"id": "a", "t": text, "type": "CANCEL"}).encode()
-    same(outcome(decode.decode_queries(asked)), by_record(asked, parse_query, WGS84))
+    same(outcome(decode_queries.decode_queries(asked)), by_record(asked, parse_query, WGS84))
 
 
 NEAR_THE_LIMIT = st.builds(
@@ -408,12 +408,15 @@ def test_a_number_is_of_the_unit_that_is_given_wherever_it_stands(unit, factor, 
         data = json.dumps(record | {"t": spelt}).encode()
         assert decode.decode_objects(data, unit=unit).batch.t.tolist() == right
         asked = json.dumps({"id": "a", "t": spelt, "type": "CANCEL"}).encode()
-        assert decode.decode_queries(asked, unit=unit).batch.t.tolist() == right
+        assert decode_queries.decode_queries(asked, unit=unit).batch.t.tolist() == right
     for cell in (f"a,{number},0,0,x\n", f"a, {number} ,0,0,x\n"):
         assert decode.decode_csv(cell.encode(), list(record), unit=unit).batch.t.tolist() == right
-    assert decode.decode_object_table(table(t=[str(number)]), unit=unit).batch.t.tolist() == right
+    assert decode_tables.decode_object_table(table(t=[str(number)]), unit=unit).batch.t.tolist() == right
     if abs(number) < 2**63:
-        assert decode.decode_object_table(table(t=pa.array([number], pa.int64())), unit=unit).batch.t.tolist() == right
+        assert (
+            decode_tables.decode_object_table(table(t=pa.array([number], pa.int64())), unit=unit).batch.t.tolist()
+            == right
+        )
 
 
 @pytest.mark.parametrize("unit", ["s", "us"])
@@ -422,7 +425,7 @@ def test_a_time_that_is_no_number_has_no_unit(unit):
     for text in (moment.isoformat(), "2018-02-07T01:26:13.84Z"):
         assert decode.decode_objects(line(t=text), unit=unit).batch.t.tolist() == [1_517_966_773_840]
     for column in (pa.array([moment], pa.timestamp("us", "UTC")), pa.array([moment], pa.timestamp("ms"))):
-        assert decode.decode_object_table(table(t=column), unit=unit).batch.t.tolist() == [1_517_966_773_840]
+        assert decode_tables.decode_object_table(table(t=column), unit=unit).batch.t.tolist() == [1_517_966_773_840]
 
 
 # ------------------------------------------------------------------------------------------------- one record at a time
@@ -436,7 +439,7 @@ def line(**changes):
 
 def test_ordinary_records_never_meet_the_parser(monkeypatch):
     monkeypatch.setattr(decode, "parse_object", None)
-    monkeypatch.setattr(decode, "parse_query", None)
+    monkeypatch.setattr(decode_queries, "parse_query", None)
     lines = [
         line(),
         line(t="2018-02-07T01:26:13.840Z", lon=-118.66000366210938),
@@ -456,7 +459,7 @@ def test_ordinary_records_never_meet_the_parser(monkeypatch):
         b'{"by":"sq/geo/fl\\u00f6\\"ods","id":"q","type":"CKQ","t":0,"at":[0,1],"k":1}',
         b'{"id":"q","type":"CKQ","t":0,"at":[0,1],"k":1,"by":null}',
     ]
-    found = decode.decode_queries(b"\n".join(asked)).batch
+    found = decode_queries.decode_queries(b"\n".join(asked)).batch
     assert found.by.to_pylist() == ["", "", "", "", 'sq/geo/flö"ods', ""]
 
 
@@ -465,7 +468,7 @@ def test_ctqs_of_too_many_steps_are_refused_as_parse_query_does(step, more, unit
     duration = step * MOST_STEPS + more
     record = '{"id":"q","type":"CTQ","t":0,"region":{"box":[0,0,1,1]},"k":1,"window":5,"duration":%d,"step":%d}'
     data = (record % (duration * unit, step * unit)).encode()
-    same(outcome(decode.decode_queries(data)), by_record(data, parse_query, WGS84, 1))
+    same(outcome(decode_queries.decode_queries(data)), by_record(data, parse_query, WGS84, 1))
 
 
 def test_one_bad_record_sends_no_other_to_the_parser(monkeypatch):
@@ -482,9 +485,9 @@ def test_a_rejected_record_is_told_with_its_line_reason_and_value():
         [line(), b"", line(lon=200), b"{oops", line(id=7.5), b'{"id": "a", "t": NaN}', b"\xff\xfe", b"[1]"]
     )
     decoded = decode.decode_objects(data, 11)
-    assert decoded.rejected.schema == decode.REJECTED
+    assert decoded.rejected.schema == rejected.REJECTED
     assert decoded.line.tolist() == [11]
-    letters = [json.loads(decode.rejected_line("in.jsonl", *row.values())) for row in decoded.rejected.to_pylist()]
+    letters = [json.loads(rejected.rejected_line("in.jsonl", *row.values())) for row in decoded.rejected.to_pylist()]
     assert [list(letter) for letter in letters] == [["source", "line", "reason", "record"]] * 6
     assert [letter["line"] for letter in letters] == [13, 14, 15, 16, 17, 18]
     assert [letter["reason"] for letter in letters] == [
@@ -531,9 +534,9 @@ def test_dead_letters_stay_small():
     ]
     decoded = decode.decode_objects(b"\n".join(lines))
     for row in decoded.rejected.to_pylist():
-        assert len(row["reason"]) <= decode.LONGEST_ECHO + 1
+        assert len(row["reason"]) <= rejected.LONGEST_ECHO + 1
         echo = json.loads(row["record"])
-        assert len(echo) == decode.LONGEST_ECHO + 1
+        assert len(echo) == rejected.LONGEST_ECHO + 1
         assert echo.endswith("…")
     assert decoded.rejected.num_rows == 4
 
@@ -553,7 +556,7 @@ def test_a_byte_order_mark_is_skipped_where_a_file_begins():
 @pytest.mark.parametrize("data", [b"", b"\n", b" \r\n\t\n"])
 def test_nothing_decodes_to_nothing(data):
     csv = decode.decode_csv(data.replace(b" ", b"").replace(b"\t", b""), ["id"])
-    for decoded in (decode.decode_objects(data), decode.decode_queries(data), csv):
+    for decoded in (decode.decode_objects(data), decode_queries.decode_queries(data), csv):
         assert len(decoded.batch) == len(decoded.line) == decoded.rejected.num_rows == 0
 
 
@@ -738,7 +741,7 @@ def test_tables_are_read_as_parse_object_reads_their_rows(rows, dropped):
             expected[number] = parse_object({name: row[name] for name in schema.names}, WGS84)
         except RecordError as error:
             expected[number] = str(error)
-    same(outcome(decode.decode_object_table(table, 3)), expected)
+    same(outcome(decode_tables.decode_object_table(table, 3)), expected)
 
 
 def table(**columns):
@@ -752,7 +755,7 @@ def table(**columns):
 def test_timestamps_of_any_unit_and_zone(unit, zone):
     moments = [datetime(2018, 2, 7, 1, 26, 13, 0, UTC), datetime(1969, 12, 31, 23, 59, 59, 0, UTC), None]
     column = pa.array(moments, pa.timestamp(unit, zone))
-    decoded = decode.decode_object_table(table(t=column))
+    decoded = decode_tables.decode_object_table(table(t=column))
     assert decoded.batch.t.tolist() == [1_517_966_773_000, -1_000]
     assert decoded.rejected.to_pylist()[0]["reason"] == "t: is required; give milliseconds or ISO 8601"
 
@@ -769,7 +772,7 @@ def test_timestamps_of_any_unit_and_zone(unit, zone):
 )
 def test_whole_numbers_that_a_table_has_as_floats_are_times(kind, given_, right, tmp_path):
     made = table(t=pa.array(given_, kind))
-    decoded = decode.decode_object_table(made)
+    decoded = decode_tables.decode_object_table(made)
     assert decoded.batch.t.tolist() == [t for t in right if t is not None]
     assert decoded.line.tolist() == [line for line, t in enumerate(right, 1) if t is not None]
     assert all(reason.startswith("t: ") for reason in decoded.rejected.column("reason").to_pylist())
@@ -777,17 +780,17 @@ def test_whole_numbers_that_a_table_has_as_floats_are_times(kind, given_, right,
     oracle = [each for (_, _), each in read_objects([tmp_path / "o.parquet"], WGS84)]
     assert [each.t for each in oracle] == decoded.batch.t.tolist()
     placeless = made.set_column(2, "lon", pa.array([500.0] * 3))
-    reasons = decode.decode_object_table(placeless).rejected.column("reason").to_pylist()
+    reasons = decode_tables.decode_object_table(placeless).rejected.column("reason").to_pylist()
     assert [reason[:3] for reason in reasons] == ["t: " if t is None else "lon" for t in right]
 
 
 def test_parts_of_a_millisecond_are_rounded_down():
-    decoded = decode.decode_object_table(table(t=pa.array([1_999, -1, -1_001], pa.timestamp("us"))))
+    decoded = decode_tables.decode_object_table(table(t=pa.array([1_999, -1, -1_001], pa.timestamp("us"))))
     assert decoded.batch.t.tolist() == [1, -1, -2]
 
 
 def test_timestamps_out_of_range_are_rejected():
-    decoded = decode.decode_object_table(table(t=pa.array([2**62, -(2**62), 0], pa.timestamp("s"))))
+    decoded = decode_tables.decode_object_table(table(t=pa.array([2**62, -(2**62), 0], pa.timestamp("s"))))
     assert decoded.batch.t.tolist() == [0]
     assert decoded.rejected.num_rows == 2
 
@@ -812,7 +815,7 @@ def test_timestamps_out_of_range_are_rejected():
     ],
 )
 def test_columns_of_other_types_hold_the_same_objects(name, column):
-    decoded = decode.decode_object_table(table(**{name: column}))
+    decoded = decode_tables.decode_object_table(table(**{name: column}))
     t = 0 if name == "t" else 5
     assert [decoded.batch[i] for i in range(2)] == [
         parse_object({"id": str(i), "t": t, "lon": 1, "lat": 2, "text": "Flood"}, WGS84) for i in range(2)
@@ -827,7 +830,7 @@ def test_lists_of_terms_in_tables(kind):
     plain = {"id": list("abcd"), "t": [5] * 4, "lon": [1.0] * 4, "lat": [2.0] * 4}
     whole = pa.table(plain | {"terms": pa.array(values, pa.list_(pa.string())).cast(kind)})
     for part in (whole, pa.concat_tables([whole.slice(0, 1), whole.slice(1)])):
-        decoded = decode.decode_object_table(part)
+        decoded = decode_tables.decode_object_table(part)
         assert [decoded.batch[i].terms for i in range(2)] == [("flood", "fire", "risk"), ()]
         assert decoded.rejected.column("reason").to_pylist() == [
             "text: is required; give a string, or a list of strings as terms",
@@ -849,18 +852,18 @@ def test_lists_of_terms_in_tables(kind):
     ],
 )
 def test_tables_of_wrong_types_are_rejected_row_by_row(name, column, reason):
-    decoded = decode.decode_object_table(table(**{name: column}), 9)
+    decoded = decode_tables.decode_object_table(table(**{name: column}), 9)
     assert decoded.rejected.column("reason").to_pylist() == [reason]
     assert decoded.rejected.column("line").to_pylist() == [9]
     json.loads(decoded.rejected.column("record")[0].as_py())
 
 
 def test_a_table_without_a_column_is_rejected_row_by_row():
-    decoded = decode.decode_object_table(table(t=[1, 2]).drop_columns(["id"]))
+    decoded = decode_tables.decode_object_table(table(t=[1, 2]).drop_columns(["id"]))
     assert decoded.rejected.column("reason").to_pylist() == ["id: is required; give a string"] * 2
 
 
 def test_columns_rename_those_of_a_table():
     renamed = table(t=[1, 2]).rename_columns(["code", "t", "lon", "lat", "headline"])
-    decoded = decode.decode_object_table(renamed, columns={"id": "code", "text": "headline"})
+    decoded = decode_tables.decode_object_table(renamed, columns={"id": "code", "text": "headline"})
     assert decoded.batch.ids.to_pylist() == ["0", "1"]

@@ -6,7 +6,7 @@ import sys
 SCRIPT = """
 import json
 import pyarrow as pa
-from spatialstream.records import decode
+from spatialstream.records import decode, decode_queries, decode_tables
 from spatialstream.records import scan
 from spatialstream.model import eight_bytes
 from spatialstream.records import tokens
@@ -34,13 +34,13 @@ for rule in (TermRule(), TermRule(frozenset({"a"}), 2)):
             data = "\\n".join(map(json.dumps, records)).encode()
             decode.decode_objects(data, 1, space, rule)
             decode.decode_objects(pa.py_buffer(data), 1, space, rule, {"text": "other"})
-            decode.decode_queries(data, 1, space, rule)
+            decode_queries.decode_queries(data, 1, space, rule)
         decode.decode_csv(b'a,5,1,2,"x ""y"" z"\\n', ["id", "t", "lon", "lat", "text"], 2, space, rule)
         for kind in (pa.string(), pa.large_string()):
             text = pa.array(["x"], kind)
             table = pa.table({"id": ["a"], "t": ["2018-02-07"], "lon": [1], "lat": [2.5], "text": text})
-            decode.decode_object_table(table, 1, space, rule)
-            decode.decode_object_table(table.slice(1), 1, space, rule)
+            decode_tables.decode_object_table(table, 1, space, rule)
+            decode_tables.decode_object_table(table.slice(1), 1, space, rule)
 after = compiled()
 assert before == after, {name: (before[name], after[name]) for name in before if before[name] != after[name]}
 outer = "_mark_complex _rehash _tokenise _csv_borders _scan_csv _scan_json _strings _numbers _integers _count_items"

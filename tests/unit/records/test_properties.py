@@ -19,7 +19,8 @@ from spatialstream.model.objects import ObjectBatch, parse_object
 from spatialstream.model.properties.declared import ARROW
 from spatialstream.model.space import WGS84
 from spatialstream.oracle.files import read_objects
-from spatialstream.records.decode import decode_csv, decode_object_table, decode_objects
+from spatialstream.records.decode import decode_csv, decode_objects
+from spatialstream.records.decode_tables import decode_object_table
 from tests.lengths import examples
 from tests.streams import FIELDS, PROPERTIES
 from tests.streams import RULE as DECLARED

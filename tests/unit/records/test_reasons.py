@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from spatialstream.model.space import WGS84
 from spatialstream.model.terms import TermRule
-from spatialstream.records.decode import decode_objects, decode_queries
+from spatialstream.records.decode import decode_objects
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.records.reasons import REASONS, all_rejected, common_reasons, reason_class, told_reasons
 
 OBJECT = {"id": "a", "t": 1, "lon": 1.0, "lat": 2.0, "text": "word"}

@@ -23,7 +23,8 @@ from spatialstream.model.kinds import QueryType
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.typed_queries import Box, Polygon
-from spatialstream.records.decode import decode_objects, decode_queries
+from spatialstream.records.decode import decode_objects
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.spark.pandas_records import object_records, query_records
 
 MOMENT = 1_517_966_773_840

@@ -19,7 +19,7 @@ from spatialstream.connectors.kafka import LARGEST_MESSAGE, Topics
 from spatialstream.model.errors import SettingError
 from spatialstream.model.objects import ObjectBatch, SpatialObject
 from spatialstream.model.space import WGS84
-from spatialstream.records.decode import rejected_line
+from spatialstream.records.rejected import rejected_line
 from spatialstream.stages import messages, route
 from spatialstream.stages.ingest import LARGEST_ID, LARGEST_RECORD, Ingest, Intake
 from spatialstream.stages.rows import RowLimits, match_lines, object_texts, row_lines, term_texts

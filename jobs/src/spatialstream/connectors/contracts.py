@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from spatialstream.model.errors import Missing
-from spatialstream.records.decode import Decoded
+from spatialstream.records.reference import Decoded
 
 __all__ = ["MESSAGE", "Channel", "File", "Puts", "Ranges", "Records", "Sink", "Source", "Storage", "find"]
 

@@ -12,9 +12,9 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times
-from spatialstream.records.decode import Decoded
 from spatialstream.records.files import Chunk, Kind, decode_chunk, plan
 from spatialstream.records.layout import InputLayout
+from spatialstream.records.reference import Decoded
 
 __all__ = ["InputFiles"]
 

@@ -22,10 +22,10 @@ from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.records.columns import check_fields, parse_columns
-from spatialstream.records.decode import Decoded
 from spatialstream.records.foreign import ObjectReader, check_records, records_of
 from spatialstream.records.formats import is_collection
 from spatialstream.records.layout import InputLayout, parse_layout
+from spatialstream.records.reference import Decoded
 
 __all__ = ["CSV", "FORMS", "PARAMETERS", "BodyLayout", "body_layout"]
 

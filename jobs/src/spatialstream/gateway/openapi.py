@@ -270,7 +270,7 @@ def _at_least(least: int) -> dict[str, Any]:
 _TIME, _DURATION = QUERY_JSON["properties"]["t"], QUERY_JSON["properties"]["duration"]
 _TIMEOUT = _parameter("query", "timeout", "how long to wait, such as 5s; 10s by default, 60s at most", _DURATION)
 _TIME_UNIT = _parameter("query", "time_unit", "times are ms even if they look like another unit", {"enum": ["ms"]})
-_COLUMN = "(id|t|lon|lat|x|y|text|terms)=[^,=&]+"
+_COLUMN = r"(id|t|lon|lat|x|y|text|terms)=[^,=&]*[^,=&\s][^,=&]*"
 _EITHER = f"of {CSV} and {GEOJSON}"
 _LAYOUT = [
     _parameter("query", name, text, schema)
@@ -557,7 +557,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
             "content": {
                 JSON_LINES: {"schema": _ref("Object")},
                 CSV: {"schema": _TEXT},
-                GEOJSON: {"schema": {"type": ["object", "array"]}},
+                GEOJSON: {"schema": {"type": ["object", "array"], "items": {"type": "object"}}},
             },
         },
         "responses": {"200": _content("the broker has all of them", {JSON: _ref("Taken")})},

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from spatialstream.gateway.problems import Problem, of_error
 from spatialstream.model.errors import RecordError
 from spatialstream.model.times import parse_duration
-from spatialstream.records.decode import json_value
+from spatialstream.records.reference import json_value
 
 __all__ = [
     "check_media_type",

@@ -38,8 +38,9 @@ from spatialstream.model.query_fields import check_by
 from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_time, format_duration, looks_like, looks_unlike
-from spatialstream.records.decode import Decoded, decode_objects
+from spatialstream.records.decode import decode_objects
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
+from spatialstream.records.reference import Decoded
 
 __all__ = ["BLOCK", "Outcome", "Writer"]
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from spatialstream.model.errors import RecordError, SettingError
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
-from spatialstream.records.decode import object_fields
+from spatialstream.records.reference import object_fields
 
 __all__ = [
     "check_fields",

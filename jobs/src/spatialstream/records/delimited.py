@@ -73,7 +73,7 @@ class DelimitedRecords:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield line, RecordError("record", f"is not a record of columns: {error}")
+                yield line, RecordError("record", f"is not a record of columns: {str(error).partition(' - ')[0]}")
                 continue
             if cells:
                 yield line, cells

@@ -32,20 +32,15 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.records.columns import columns_of, given_first
 from spatialstream.records.commonest import commonest
-from spatialstream.records.decode import (
-    Decoded,
-    csv_cells,
-    decode_csv,
-    decode_object_table,
-    decode_objects,
-    decode_queries,
-    object_fields,
-)
+from spatialstream.records.decode import decode_csv, decode_objects
+from spatialstream.records.decode_queries import decode_queries
+from spatialstream.records.decode_tables import decode_object_table
 from spatialstream.records.delimited import DelimitedRecords
 from spatialstream.records.foreign import check_foreign, decode_foreign, open_input
 from spatialstream.records.formats import Kind, check_start, foreign_form, own_format
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.missing import missing_column, missing_property
+from spatialstream.records.reference import Decoded, csv_cells, object_fields
 from spatialstream.records.scan import csv_borders
 from spatialstream.records.tables import TableReader, check_table, column_paths, has_path, is_own
 

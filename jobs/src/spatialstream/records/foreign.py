@@ -32,22 +32,15 @@ from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import in_milliseconds
 from spatialstream.records.columns import columns_of, given_first, paths_of, steps_of
 from spatialstream.records.commonest import commonest
-from spatialstream.records.decode import (
-    LONGEST_ECHO,
-    REJECTED,
-    Decoded,
-    csv_number,
-    csv_property,
-    decode_objects,
-    json_value,
-    printable,
-)
+from spatialstream.records.decode import decode_objects
 from spatialstream.records.delimited import DelimitedRecords
 from spatialstream.records.geojson import check_geometry, field_value, is_feature, member_names
 from spatialstream.records.json_documents import json_document
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.missing import missing_column, value_paths
 from spatialstream.records.reasons import renamed
+from spatialstream.records.reference import Decoded, csv_number, csv_property, json_value
+from spatialstream.records.rejected import LONGEST_ECHO, REJECTED, printable
 
 __all__ = ["ObjectReader", "Record", "check_foreign", "check_records", "decode_foreign", "open_input", "records_of"]
 

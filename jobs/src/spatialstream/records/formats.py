@@ -10,9 +10,9 @@ from typing import Literal
 
 from spatialstream.model.errors import SettingError
 from spatialstream.records.columns import is_expression
-from spatialstream.records.decode import csv_cells
 from spatialstream.records.foreign import open_input
 from spatialstream.records.layout import InputLayout
+from spatialstream.records.reference import csv_cells
 
 __all__ = ["Kind", "check_start", "foreign_form", "is_collection", "is_known", "own_format"]
 

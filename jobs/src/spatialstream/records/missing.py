@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 from spatialstream.model.errors import SettingError
 from spatialstream.model.space import Space
-from spatialstream.records.decode import object_fields
 from spatialstream.records.layout import InputLayout
+from spatialstream.records.reference import object_fields
 
 __all__ = ["missing_column", "missing_property", "value_paths"]
 

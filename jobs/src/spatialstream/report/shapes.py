@@ -94,7 +94,7 @@ def _close_at_pole(border: Ring, pole: float) -> Ring:
 def _border(x: float, y: float, angle: float) -> Ring:
     """The border by bearing, with longitudes that never jump."""
     if abs(y) == 90.0:  # around a pole the bearing says nothing: the border is a parallel
-        parallel = math.copysign(90.0 - math.degrees(angle), y)
+        parallel = math.copysign(1.0, y) * (90.0 - math.degrees(angle))
         return [(360.0 * (i + 0.5) / STEPS - 180.0, parallel) for i in range(STEPS)]
     sin_y, cos_y = math.sin(math.radians(y)), math.cos(math.radians(y))
     ring: Ring = []

@@ -40,7 +40,8 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import check_times, duration_of, whole_number
 from spatialstream.model.times import time_unit as unit_of
-from spatialstream.records.decode import decode_objects, decode_queries
+from spatialstream.records.decode import decode_objects
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.spark.actor_launcher import SparkActorLauncher
 from spatialstream.spark.answers import Answers, Queries, rejected_records, result_schema
 from spatialstream.spark.failures import explained

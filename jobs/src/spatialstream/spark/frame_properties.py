@@ -21,7 +21,7 @@ from spatialstream.model.errors import SettingError
 from spatialstream.model.properties.declared import MOST_PROPERTIES, Properties, PropertyType
 from spatialstream.model.space import Space
 from spatialstream.model.typed_queries import TypedQuery, as_record
-from spatialstream.records.decode import object_fields
+from spatialstream.records.reference import object_fields
 
 __all__ = ["ask_properties", "properties_of"]
 

@@ -31,7 +31,7 @@ from spatialstream.model.schema import QUERY_FIELDS
 from spatialstream.model.space import Space
 from spatialstream.model.times import in_milliseconds
 from spatialstream.model.typed_queries import TypedQuery, as_region
-from spatialstream.records.decode import object_fields
+from spatialstream.records.reference import object_fields
 
 __all__ = ["check_columns", "check_query_columns", "object_records", "query_records"]
 

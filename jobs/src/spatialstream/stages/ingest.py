@@ -43,15 +43,11 @@ from spatialstream.model.space import Space
 from spatialstream.model.terms import TermRule
 from spatialstream.model.times import parse_time
 from spatialstream.records.commonest import commonest
-from spatialstream.records.decode import (
-    LONGEST_ECHO,
-    Decoded,
-    decode_objects,
-    decode_queries,
-    json_value,
-    rejected_line,
-)
+from spatialstream.records.decode import decode_objects
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.records.reasons import in_the_future, reason_class, too_old
+from spatialstream.records.reference import Decoded, json_value
+from spatialstream.records.rejected import LONGEST_ECHO, rejected_line
 from spatialstream.stages.quarantine import AMBIENT
 from spatialstream.stages.runs import INPUT, pack_place, unpack_place, write_run
 from spatialstream.stages.turns import Origin, Run

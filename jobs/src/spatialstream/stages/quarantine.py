@@ -41,7 +41,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spatialstream.model.errors import SpatialStreamError
-from spatialstream.records.decode import LONGEST_ECHO
+from spatialstream.records.rejected import LONGEST_ECHO
 
 __all__ = ["AMBIENT", "OBJECT", "QUERY", "QuarantinedRecord", "culprits", "dead_letter", "failure"]
 

@@ -34,7 +34,7 @@ from spatialstream.local.state import Manifest, ReadFile, WriteFile
 from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
-from spatialstream.records.decode import rejected_line
+from spatialstream.records.rejected import rejected_line
 from spatialstream.stages import messages
 from spatialstream.stages.copies import routed_under
 from spatialstream.stages.corpus import CorpusCounts, Tally, tables_of, write_parts

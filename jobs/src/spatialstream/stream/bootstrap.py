@@ -24,10 +24,10 @@ from spatialstream.model.kinds import CANCEL
 from spatialstream.model.objects import ObjectBatch
 from spatialstream.model.queries import QueryBatch
 from spatialstream.records.commonest import commonest
-from spatialstream.records.decode import Decoded
 from spatialstream.records.files import decode_chunk, plan
 from spatialstream.records.layout import InputLayout
 from spatialstream.records.reasons import common_reasons, told_reasons
+from spatialstream.records.reference import Decoded
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.base import RoutingState, RoutingStore
 from spatialstream.store.lease import FolderLease, Lease

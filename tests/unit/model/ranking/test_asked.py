@@ -20,7 +20,7 @@ from spatialstream.model.regions import Circle
 from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, TermRule
 from spatialstream.model.times import FOREVER
-from spatialstream.records.decode import decode_queries
+from spatialstream.records.decode_queries import decode_queries
 from spatialstream.records.encode import query_lines
 
 RANKING = TermRule(ranking=True)
