@@ -11,6 +11,7 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -362,12 +363,16 @@ def test_whoever_is_alive_the_rows_are_those_of_one(chaos: float, seed: int) -> 
 # --------------------------------------------------------------------------------------------------- with real turns
 
 
+PROCESS = ContextVar("PROCESS", default="")
+"""The name of a thread, which stands for a process. Its ident may be given to the next thread when it has ended."""
+
+
 class Own(Folder):
     """A folder as one process has it, with a memory of its own."""
 
     @property
     def place(self) -> str:
-        return f"{self.path} {threading.get_ident()}"
+        return f"{self.path} {PROCESS.get()}"
 
 
 class Crowd(Simulation):
@@ -391,6 +396,7 @@ class Crowd(Simulation):
         folder = {"router": EPOCHS, "worker": ROUNDS}[job]
 
         def process() -> None:
+            PROCESS.set(f"{job} {number}")
             leadership = Leadership(self.channel, self.storage, job, folder, number if leased else 0, self.step)
             try:
                 self.step("start")

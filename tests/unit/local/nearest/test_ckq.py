@@ -171,8 +171,10 @@ def test_late_objects_and_queries_change_answers_from_when_they_come(data):
             last[name] = t
         index.expire(twin.reported)
         if data.draw(st.booleans()):
-            index = ContinuousNearestIndex.restore(PLANE, index.checkpoint(files.write), files.read)
-            merger = NearestMerger.restore(PLANE, merger.checkpoint(files.write), files.read)
+            manifests = index.checkpoint(files.write), merger.checkpoint(files.write)
+            if data.draw(st.booleans()):  # otherwise both go on, and their next files follow these
+                index = ContinuousNearestIndex.restore(PLANE, manifests[0], files.read)
+                merger = NearestMerger.restore(PLANE, manifests[1], files.read)
 
 
 def crowd(n: int, seed: int, first: int = 0) -> list[SpatialObject]:
@@ -268,6 +270,28 @@ def test_an_epoch_that_changes_nothing_writes_nothing():
 
     assert merger.checkpoint(files.write)["journal"] == before
     assert len(files.files) == written
+
+
+def test_objects_that_came_before_a_checkpoint_without_changes_are_in_the_next_one():
+    merger, files = NearestMerger(PLANE), MemoryFiles()
+    merger.register(np.arange(30), QueryBatch.of(continuous(30, 0, k=2)))  # so that what follows is less than half
+
+    def come(t, **distances):
+        for name, distance in distances.items():
+            there = np.full(1, distance)
+            found = Arrivals(np.arange(1), pa.array([name]), np.full(1, t), there, there, there)
+            rows = changes_of(merger, found, t)
+        return rows
+
+    come(1, b=5.0, a=6.0)
+    merger.checkpoint(files.write)
+    assert come(2, late=9.0) == []  # its slot has not known that others have two that are nearer
+    merger.checkpoint(files.write)
+    come(3, c=4.0)
+    again = NearestMerger.restore(PLANE, merger.checkpoint(files.write), files.read)
+    expected = come(4, d=3.0)
+    merger = again
+    assert come(4, d=3.0) == expected != []
 
 
 def test_the_state_of_a_window_is_its_skyband():

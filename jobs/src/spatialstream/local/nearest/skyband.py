@@ -711,10 +711,12 @@ class NearestMerger(ContinuousMerger):
         delta = None
         if len(touched) and not self._moved:
             delta = self._rows(touched, *self._saved)
-        if self._journal.save(write, delta, self._base, anew=self._moved):
+        anew = self._journal.save(write, delta, self._base, anew=self._moved)
+        if anew:
             self._swept = len(self._objects)
-        self._queries["touched"][:] = False
-        self._saved, self._moved = (len(self._queries), len(self._objects)), False
+        if anew or delta is not None:  # else objects that came and are in no answer are in no file yet
+            self._saved = len(self._queries), len(self._objects)
+        self._queries["touched"][:], self._moved = False, False
         choices = {"fields": [[number, each] for number, each in self._fields.items()]} if self._fields else {}
         return {"journal": self._journal.manifest, "swept": self._swept, "reported": int(self._reported), **choices}
 
