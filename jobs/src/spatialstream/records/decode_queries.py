@@ -21,12 +21,7 @@ from spatialstream.model.space import WGS84, Space
 from spatialstream.model.terms import DEFAULT_RULE, SUBSCRIPTIONS, TermRule
 from spatialstream.records import scan, values
 from spatialstream.records.decode import block_of, whole_ids, within
-from spatialstream.records.reference import (
-    Decoded,
-    Reference,
-    in_unit,
-    json_value,
-)
+from spatialstream.records.reference import Decoded, Reference, in_unit, json_value
 from spatialstream.records.scan import ABSENT, Cells, scan_json
 from spatialstream.records.tokens import tokenise_slices
 
