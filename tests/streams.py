@@ -123,11 +123,13 @@ class Stream:
     def rule(self) -> TermRule:
         """How it reads records.
 
-        It keeps fields if an object has some, counts words if a query ranks, and occurrences if an object has some.
+        It keeps fields if an object has some, counts words if a query ranks, and occurrences if an object or a ranking
+        has some.
         """
         fields = FIELDS if any(o.stored is not None for o in self.objects) else ()
-        ranking = any(isinstance(query, Query) and query.kind.is_ranked for query in self.queries)
-        return replace(RULE, fields=fields, ranking=ranking, counts=ranking and any(o.counts for o in self.objects))
+        rankings = [each.selection.ranking for each in self.queries if isinstance(each, Query) and each.kind.is_ranked]
+        counts = bool(rankings) and any(each.counts for each in (*rankings, *self.objects) if each is not None)
+        return replace(RULE, fields=fields, ranking=bool(rankings), counts=counts)
 
 
 def keeping(o: SpatialObject, end: str, text: bool = True) -> SpatialObject:

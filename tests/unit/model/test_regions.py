@@ -82,6 +82,9 @@ def test_a_polygon_is_geojson() -> None:
         ([-190, 0, 190, 1], Box(-180, 0, 180, 1)),
         ([180, 0, 540, 1], Box(-180, 0, 180, 1)),
         ([-190, 0, 169, 1], Box(170, 0, 169, 1)),
+        ([-540, 0, -530, 1], Box(180, 0, -170, 1)),
+        ([530, 0, 540, 1], Box(170, 0, -180, 1)),
+        ([-540, 0, -540, 1], Box(180, 0, -180, 1)),
     ],
 )
 def test_a_box_may_have_longitudes_beyond_180(given: list[float], box: Box) -> None:

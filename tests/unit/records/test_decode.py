@@ -372,7 +372,12 @@ def test_a_number_is_rounded_as_python_rounds_it(number):
     assert repr(decoded.batch[0].y) == "0.0"
 
 
+def unquoted(outcomes):
+    return {line: each.replace("'", "") if isinstance(each, str) else each for line, each in outcomes.items()}
+
+
 @given(TIME_TEXTS)
+@example("-999999999999999999")
 @example("1512111012345")
 @example("2020-01-01/2020-12")
 @example("20180207")
@@ -381,11 +386,12 @@ def test_a_time_is_the_same_wherever_it_stands(text):
     data = json.dumps(record).encode()
     expected = by_record(data, parse_object, WGS84)
     same(outcome(decode.decode_objects(data)), expected)
+    bare = unquoted(expected)  # cells and columns have no types: digits are a number there
     rows = pa.Table.from_pylist([record])
-    same(outcome(decode_tables.decode_object_table(rows)), expected)
+    same(unquoted(outcome(decode_tables.decode_object_table(rows))), bare)
     if text == text.strip():  # spaces around a cell are no part of it
         cell = f'a,"{text}",0,0,""\n'.encode()
-        same(outcome(decode.decode_csv(cell, list(record), 1)), expected)
+        same(unquoted(outcome(decode.decode_csv(cell, list(record), 1))), bare)
     asked = json.dumps({"id": "a", "t": text, "type": "CANCEL"}).encode()
     same(outcome(decode_queries.decode_queries(asked)), by_record(asked, parse_query, WGS84))
 

@@ -152,7 +152,10 @@ def keyed_number(number: np.uint64, seed: Seed) -> np.uint64:
 
 @lean_kernel
 def keyed_word(data: Bytes, start: int, end: int, seed: Seed) -> np.uint64:
-    """The keyed hash of ``data[start:end]``."""
+    """The keyed hash of ``data[start:end]``.
+
+    Only strings below eight bytes that begin with a byte below 8 have the hash of another one whatever the seed.
+    """
     state = seed[0] ^ np.uint64(end - start)
     if end - start < 8:
         word = np.uint64(0)

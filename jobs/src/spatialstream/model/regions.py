@@ -173,7 +173,8 @@ def _longitudes(first: object, last: object, space: Space, field: str) -> tuple[
     beyond = (west > space.east) + (west < space.west) - (east > space.east) - (east < space.west)
     if (west < space.west and east > space.east) or (beyond and to_east >= from_west):
         return space.west, space.east  # once around, or more
-    return from_west, to_east
+    # a border on the antimeridian is at -180 and at 180, and in the box by both names
+    return _TURN / 2 if from_west == -_TURN / 2 else from_west, -_TURN / 2 if to_east == _TURN / 2 else to_east
 
 
 def _turned(longitude: float) -> float:
