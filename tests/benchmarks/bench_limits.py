@@ -33,7 +33,7 @@ from spatialstream.stages.merge import merge
 from spatialstream.stages.messages import Block
 from spatialstream.stages.route import route_epoch
 from spatialstream.stages.runs import write_run
-from spatialstream.stages.tasks import InputTasks, Summary, World
+from spatialstream.stages.tasks import EpochTasks, InputTasks, Routed, Summary, World
 from spatialstream.stages.turns import NEVER, Epoch, Round, Run
 from spatialstream.stages.versions import save_version, version_name
 from spatialstream.store.memory import MemoryStore
@@ -162,6 +162,7 @@ class _Idle:
     """An engine that does nothing: what is left of a turn is the driver's."""
 
     world: World
+    slots: int
     watermark: int = 0
     is_near = True
     width = 1
@@ -169,6 +170,8 @@ class _Idle:
     unsettled = False
 
     def map(self, do: Any, items: Sequence[Any], *, anywhere: bool = False) -> list[str]:
+        if do.__func__ is EpochTasks.route:
+            return [to_json(Routed((self.watermark,) * self.slots)) for _ in items]
         if not isinstance(do.__self__, InputTasks):
             return []
         run = f"{do.__self__.epoch:09d}"
@@ -183,7 +186,7 @@ class _Idle:
 
     def gather(self, do: Any, items: Sequence[Any], merged: Any, parts: Sequence[int] = (0,)) -> list[str]:
         load = {"objects": 50, "matches": 75, "held": 10**6, "bytes": 10**8, "continuous": {}, "spent": {}}
-        loads = {int(slot): load for slot in items}
+        loads = {int(slot): load for slot, *_ in items}
         return [to_json(Summary(100, 0, {"CRQ": 100}, {} if part else loads)) for part in parts]
 
     def settled(self) -> None: ...
@@ -199,7 +202,7 @@ def turns(slots: int, partitions: int) -> Iterator[Figure]:
     storage, store = MemoryStorage(), MemoryStore()
     store.create(_version(max(64, slots), slots))
     channel = MemoryChannel([MemoryLog() for _ in range(slots)], MemoryLog())
-    engine = _Idle(settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog())))
+    engine = _Idle(settings.world(storage, channel, MemorySink([MemoryLog()], MemoryLog())), slots)
     names = [f"objects/{i}" for i in range(partitions)]
     router = Router(settings, storage, store, names, lambda: engine.watermark, due=lambda: False)
     worker = Worker(settings, storage, store, due=lambda: True)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import bench_limits
+
 ROOT = Path(__file__).parents[2]
 
 APART = {"json_by_msgspec"}
@@ -38,3 +40,8 @@ def test_it_shows_its_options(name: str, monkeypatch: pytest.MonkeyPatch, capsys
         module.main()
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_drivers_do_turns_without_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_limits, "TURNS", 1)
+    assert [figure["value"] > 0 for figure in bench_limits.turns(4, 2)] == [True, True]
