@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spatialstream.model.covers import region_parts
@@ -92,6 +92,9 @@ def test_a_box_may_have_longitudes_beyond_180(given: list[float], box: Box) -> N
 
 
 @given(st.floats(-540, 540), st.floats(-540, 540), LON)
+@example(-540.0, -540.0, 180.0)
+@example(-540.0, -530.0, 180.0)
+@example(530.0, 540.0, -180.0)
 def test_a_box_beyond_180_is_the_same_box(west: float, east: float, x: float) -> None:
     west, east = min(west, east), max(west, east)
     box = parse_region({"box": [west, 0, east, 0]}, WGS84)
